@@ -64,6 +64,7 @@
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/loss/weighted_softmax_cross_entropy.hpp"
 #include "lockstep/metrics/confusion_matrix.hpp"
+#include "lockstep/metrics/max_error.hpp"
 #include "lockstep/metrics/precision_and_recall.hpp"
 #include "lockstep/metrics/r_squared.hpp"
 #include "lockstep/metrics/top_k.hpp"

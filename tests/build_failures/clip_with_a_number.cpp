@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A norm alone as plan::clip.
-// build error: lockstep: plan::clip is sync::clip_by_global_norm\{.norm = 1\}, or left out
+// build error: lockstep: plan::clip is left out, or has name, settings\(\) and noexcept is_active\(\) and factor\(norm\), as
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

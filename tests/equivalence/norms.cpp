@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "equivalence/support.hpp"
@@ -424,6 +425,31 @@ TEST_CASE("equivalence/norms: clipping and LARS are what plain loops in double c
     const ls::optim::lars lars{.momentum = 0.8, .decay = 0.01, .trust = 0.05, .epsilon = 1e-3};
     compare(lars, clip_by_global_norm{1}, 5,
             [&](reference& plain, const auto& g, double rate, auto) { plain.step(g, rate, 1, 0.8, &lars); });
+}
+
+namespace {
+
+/// A user's clipping: each gradient is as long as the others (Hazan, Levy, Shalev-Shwartz, NeurIPS 2015).
+struct equal_lengths {
+    double length = 1;
+
+    static constexpr std::string_view name = "equal_lengths";
+    std::string settings() const { return ls::core::text("length=", length); }
+    bool is_active() const noexcept { return length > 0; }
+    double factor(double norm) const noexcept { return norm > 0 ? length / norm : 1; }
+};
+
+}  // namespace
+
+TEST_CASE("equivalence/norms: a user's clipping is what plain loops in double compute", "[equivalence]") {
+    compare(ls::optim::momentum{.beta = 0.8}, equal_lengths{0.7}, 0, [](reference& plain, auto g, double rate, auto) {
+        const double norm = reference::norm(g.data(), g.size());
+        for (double& one : g) one *= 0.7 / norm;
+        plain.step(g, rate, std::numeric_limits<double>::max(), 0.8, nullptr);
+    });
+    // Settings with which it never changes anything measure no norm.
+    CHECK(run(ls::comm::group{}, recipe<float>(ls::optim::momentum{}, equal_lengths{0})) ==
+          run(ls::comm::group{}, recipe<float>(ls::optim::momentum{}, ls::sync::no_clipping{})));
 }
 
 TEST_CASE("equivalence/norms: LAMB is what plain loops in double compute", "[equivalence]") {

@@ -23,7 +23,7 @@ namespace lockstep::compress {
 
 /// What error feedback can go around.
 template <class Inner>
-inline constexpr bool is_inner = Compressor<Inner>;
+inline constexpr bool is_inner = Compressor<Inner> || Compressor<Inner, double>;
 
 namespace detail {
 /// Each of two residuals would be fed what the other one keeps: they grow without end.

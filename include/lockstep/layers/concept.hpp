@@ -38,6 +38,19 @@ concept Described = tensor::Shape<typename L::input> && tensor::Shape<typename L
 template <class L>
 inline constexpr bool has_statistics = statistics_of<L>.size() > 0;
 
+/// Whether files can tell its parameters and statistics apart: each has a name, and no two have the same.
+template <class L>
+inline constexpr bool names_its_arrays = [] {
+    constexpr std::size_t parameters = L::parameters.size(), all = parameters + statistics_of<L>.size();
+    const auto name = [](std::size_t i) -> std::string_view {
+        return i < parameters ? L::parameters[i].name : statistics_of<L>[i - parameters].name;
+    };
+    for (std::size_t i = 0; i < all; ++i)
+        for (std::size_t other = 0; other <= i; ++other)
+            if (other < i ? name(i) == name(other) : name(i).empty()) return false;
+    return true;
+}();
+
 /// The layer computes something: Layer says what.
 template <class L, class T>
 concept Runs = requires(const L& layer, const forward_pass<T, L>& forward, const backward_pass<T, L>& backward) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What a metric must offer: sums over rows, and what is made of them once all rows have been seen.
+// What a metric must offer: sums or maxima over rows, and what is made of them once all rows have been seen.
 // Tested by tests/unit/metrics/accuracy.cpp.
 
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -16,13 +17,20 @@
 
 namespace lockstep::metrics {
 
-/// Some rows of one lane, for a metric with several sums.
+/// Takes `value` into a maximum: a NaN stays.
+inline void take_largest(double& maximum, double value) noexcept {
+    if (!std::isnan(maximum) && !(value <= maximum)) maximum = value;
+}
+
+/// Some rows of one lane, for a metric with several sums or maxima.
 template <class T, class Output, class Label>
 struct sums_pass {
     tensor::batch<const T, Output> y;  ///< rows x the output shape
     tensor::targets<Label, T> target;  ///< their labels
     tensor::targets<Label, T> first;  ///< of sample 0 of the data set, on every rank: a shift against cancellation
     std::span<double> sums;           ///< sum_count<Output> of them, to be added to; zero before the first rows
+    std::span<double>
+        maxima{};  ///< max_count<Output> of them, for take_largest(); minus infinity before the first rows
 };
 
 /// `metric(y, target)` returns the sum over the rows of y; the value of the metric is the sum over all rows divided by
@@ -34,23 +42,45 @@ concept MeanMetric = requires(const M& metric, tensor::batch<const T, Output> y,
     requires noexcept(metric(y, target));
 };
 
-/// `result(sums, rows)` makes a value of a type of its own of the sums over all rows; it may throw core::error where
-/// that is not defined.
+/// `result(sums, maxima, rows)`, where a metric has maxima, makes a value of a type of its own of the sums and the
+/// maxima over all rows; it may throw core::error where that is not defined.
 template <class M>
-concept HasResult = requires(const M& metric, std::span<const double> sums, std::size_t rows) {
+concept HasMaxima = requires(const M& metric, std::span<const double> numbers, std::size_t rows) {
+    { metric.result(numbers, numbers, rows) } -> std::default_initializable;
+};
+/// `result(sums, rows)`, where it has sums alone, does the same.
+template <class M>
+concept HasResult = HasMaxima<M> || requires(const M& metric, std::span<const double> sums, std::size_t rows) {
     { metric.result(sums, rows) } -> std::default_initializable;
 };
 
-/// `sum_count<Output>` sums, to which `add(pass)` adds those of some rows, and a result.
+/// How many sums a metric has for a network with this output: `sum_count<Output>`; one, its value, where it has no
+/// result.
+template <class M, class Output>
+inline constexpr std::size_t sums_of = HasResult<M> ? 0 : 1;
+template <HasResult M, class Output>
+    requires requires { M::template sum_count<Output>; }
+inline constexpr std::size_t sums_of<M, Output> = M::template sum_count<Output>;
+/// How many maxima: `max_count<Output>`, or none.
+template <class M, class Output>
+inline constexpr std::size_t maxima_of = 0;
+template <class M, class Output>
+    requires requires { M::template max_count<Output>; }
+inline constexpr std::size_t maxima_of<M, Output> = M::template max_count<Output>;
+
+/// Sums or maxima or both, into which `add(pass)` takes those of some rows, and a result.
 template <class M, class T = float, class Output = tensor::shape<2>>
-concept SumsMetric = HasResult<M> &&
+concept SumsMetric = HasResult<M> && HasMaxima<M>
+== (maxima_of<M, Output> > 0) &&
     requires(const M& metric, const sums_pass<T, Output, typename M::template label<Output>>& pass) {
-    requires M::template sum_count<Output> > 0;
+    requires sums_of<M, Output>
+    +maxima_of<M, Output> > 0;
     metric.add(pass);
     requires noexcept(metric.add(pass));
 };
 
-/// Sums are added over the rows of a lane, then over lanes along their tree: equal bits for any number of ranks.
+/// Sums are added over the rows of a lane, then over lanes along their tree, and maxima have no order: equal bits for
+/// any number of ranks.
 /// Optional: `settings()`, which ranks compare; `check()` and `check_outputs(n)`, which throw core::error on settings
 /// that make no sense, or not for a network with n outputs.
 template <class M, class T = float, class Output = tensor::shape<2>>
@@ -64,19 +94,19 @@ struct value {
 };
 template <HasResult M>
 struct value<M> {
-    using type = std::remove_cvref_t<decltype(std::declval<const M&>().result(std::declval<std::span<const double>>(),
-                                                                              std::size_t{}))>;
+    using numbers = std::span<const double>;
+    static auto of(const M& metric) {
+        if constexpr (HasMaxima<M>)
+            return metric.result(numbers{}, numbers{}, 0);
+        else
+            return metric.result(numbers{}, 0);
+    }
+    using type = decltype(of(std::declval<const M&>()));
 };
 }  // namespace detail
 /// What a metric measures: a double, or what result() returns.
 template <class M>
 using value_of = typename detail::value<M>::type;
-
-/// How many sums a metric has for a network with this output.
-template <class M, class Output>
-inline constexpr std::size_t sums_of = 1;
-template <HasResult M, class Output>
-inline constexpr std::size_t sums_of<M, Output> = M::template sum_count<Output>;
 
 /// Whether the value is one number, or stands for one. It then has a name in a report::evaluation.
 template <class M>

@@ -435,15 +435,28 @@ LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layou
     const auto describe = [](const files::tensor_entry& of) {
         return core::text(of.name, " (", files::shape_text(of.shape), ", ", files::name_of(of.type), ")");
     };
-    const std::size_t both = std::min(there.size(), here.size());
-    for (std::size_t i = 0; i < std::max(there.size(), here.size()); ++i) {
-        if (i < both && describe(there[i]) == describe(here[i]) &&
-            there[i].begin - there[0].begin == here[i].begin - here[0].begin)
-            continue;
-        core::fail(core::text(from.path, " has ", i < there.size() ? describe(there[i]) : "nothing",
-                              " where this trainer has ", i < here.size() ? describe(here[i]) : "nothing"),
-                   "resume with the network, optimizer, compressor, strategy, workers and partition that wrote it");
+    const auto same = [&](const files::tensor_entry& a, const files::tensor_entry& b) {
+        return describe(a) == describe(b) && a.begin - there[0].begin == b.begin - here[0].begin;
+    };
+    if (std::ranges::equal(there, here, same)) return;
+    const auto first_without = [](const auto& all, const auto& others) {
+        return std::ranges::find_if(all, [&](const files::tensor_entry& one) {
+            return std::ranges::find(others, one.name, &files::tensor_entry::name) == others.end();
+        });
+    };
+    const auto only_there = first_without(there, here), only_here = first_without(here, there);
+    std::string differs;
+    if (only_there != there.end()) differs = core::text(" has ", describe(*only_there), ", which this trainer has not");
+    if (only_here != here.end())
+        differs += core::text(differs.empty() ? "" : ", and", " lacks ", describe(*only_here), " of this trainer");
+    for (std::size_t i = 0; differs.empty() && i < here.size(); ++i) {
+        const auto& stored = *std::ranges::find(there, here[i].name, &files::tensor_entry::name);
+        if (!same(stored, here[i]))
+            differs = core::text(" has ", describe(stored), " where this trainer has ", describe(here[i]),
+                                 describe(stored) == describe(here[i]) ? " at another place" : "");
     }
+    core::fail(core::text(from.path, differs),
+               "resume with the network, optimizer, compressor, strategy, workers and partition that wrote it");
 }
 
 LOCKSTEP_FUNCTION void restore(const comm::group& ranks, const stored& from, const state_parts& parts,

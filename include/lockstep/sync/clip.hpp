@@ -4,13 +4,32 @@
 // Tested by tests/equivalence/norms.cpp.
 
 #include <cmath>
+#include <concepts>
 #include <string>
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::sync {
+
+/// What a plan names as `.clip`: one factor for the gradients of a step. `factor(norm)` returns it for their Euclidean
+/// norm over all parameters of the whole network, which is finite: a pure function, the same on all ranks. With a
+/// factor of exactly 1 gradients keep their bits. `is_active()`: false where its settings never change anything, so
+/// that no norm is measured. Optional: `check()`, which throws core::error on settings that make no sense.
+template <class C>
+concept Clipping = std::copy_constructible<C> && requires(const C& clip, double norm) {
+    { C::name } -> std::convertible_to<std::string_view>;
+    requires !core::name_is_of_objects<C>;
+    { clip.settings() } -> std::convertible_to<std::string>;
+    { clip.is_active() } -> std::same_as<bool>;
+    { clip.factor(norm) } -> std::convertible_to<double>;
+    requires noexcept(clip.factor(norm))&& noexcept(clip.is_active());
+};
+/// Whether a type clips.
+template <class C>
+inline constexpr bool clips = Clipping<C>;
 
 /// Gradients stay as they are. The default of a plan.
 struct no_clipping {
@@ -43,11 +62,6 @@ struct clip_by_global_norm {
     /// What a gradient with such a norm is multiplied with: exactly 1 where it is short enough.
     [[nodiscard]] double factor(double total) const noexcept { return total > norm ? norm / total : 1; }
 };
-
-/// Whether a type clips.
-template <class C>
-inline constexpr bool clips = false;
-template <>
-inline constexpr bool clips<clip_by_global_norm> = true;
+static_assert(Clipping<clip_by_global_norm> && !Clipping<no_clipping>);
 
 }  // namespace lockstep::sync

@@ -29,161 +29,10 @@
 #include "lockstep/partition/data.hpp"
 #include "lockstep/report/events.hpp"
 #include "lockstep/tensor/parameter.hpp"
+#include "lockstep/train/fits.hpp"
 #include "lockstep/train/plan.hpp"
 
 namespace lockstep::train {
-
-template <class T>
-inline constexpr bool is_sequential = false;
-template <class Input, class... Specs>
-inline constexpr bool is_sequential<model::sequential<Input, Specs...>> = true;
-
-template <class T>
-inline constexpr bool is_plan = false;
-template <class... Parts>
-inline constexpr bool is_plan<plan<Parts...>> = true;
-/// Whether a check() that a part has is the one that is called.
-template <class Part>
-inline constexpr bool keeps_check = requires(const Part& part) {
-    part.check();
-}
-|| !requires(Part & part) { part.check(); };
-template <class Plan>
-inline constexpr bool keeps_checks = true;
-template <class... Parts>
-inline constexpr bool keeps_checks<plan<Parts...>> = (keeps_check<std::remove_const_t<Parts>> && ...);
-template <class T>
-inline constexpr bool has_sequential = false;
-template <class Model, class... Others>
-inline constexpr bool has_sequential<plan<Model, Others...>> = is_sequential<Model>;
-
-/// The kernels are there for float and double.
-template <class Precision>
-inline constexpr bool is_precision = false;
-template <class Precision>
-    requires requires { typename Precision::type; }
-inline constexpr bool is_precision<Precision> =
-    std::is_same_v<typename Precision::type, float> || std::is_same_v<typename Precision::type, double>;
-/// `real<float>` stands in for what is no precision.
-template <class Precision>
-using sound_precision = std::conditional_t<is_precision<Precision>, Precision, real<float>>;
-template <class Initialise>
-inline constexpr bool is_initialisation = model::Initialisation<Initialise>;
-template <class Optimizer, class T>
-inline constexpr bool is_optimizer = optim::Optimizer<Optimizer, T>;
-template <class Schedule>
-inline constexpr bool is_schedule = optim::LrSchedule<Schedule>;
-template <class Sampler>
-inline constexpr bool is_sampler = data::Sampler<Sampler>;
-template <class Partition>
-inline constexpr bool is_partition = partition::Partition<Partition>;
-/// A trainer has no pipeline: ranks of further stages would train as replicas in silence.
-template <class Partition>
-inline constexpr bool has_one_stage = true;
-template <partition::Partition Partition>
-inline constexpr bool has_one_stage<Partition> = Partition::stages == 1;
-template <class Compressor, class T>
-inline constexpr bool is_compressor = compress::Compressor<Compressor, T> || compress::Reduction<Compressor, T>;
-/// Of compress::adaptive the strategy is there as well, from sync/adaptive.hpp.
-template <class Compressor, class T>
-    requires compress::adapts<Compressor>
-inline constexpr bool is_compressor<Compressor, T> = requires { typename reduce::method<T, Compressor>::reducer; };
-/// A compressor that changes from step to step is defined for owners of strips of a whole network alone.
-template <class Compressor, class Sync, class Partition, class Optimizer, class Clip, class T>
-inline constexpr bool adaptive_takes_plan =
-    !compress::adapts<Compressor> || (sync::takes_adaptive<Sync> && Partition::shards == 1 &&
-                                      !optim::needs_norms<Optimizer> && !sync::clips<Clip> &&
-                                      !optim::Proposes<Optimizer, T>);
-/// What a choice makes for these types is a strategy.
-template <class Sync, class Types>
-inline constexpr bool is_sync = false;
-template <sync::StrategyChoice Sync, class Types>
-    requires requires { typename Sync::template strategy<Types>; }
-inline constexpr bool is_sync<Sync, Types> =
-    sync::Strategy<typename Sync::template strategy<Types>, typename Types::value_type>;
-/// The checks look at the choice, the trainer at what it makes.
-template <class Sync, class Types>
-inline constexpr bool agrees_on_worker_weights = true;
-template <class Sync, class Types>
-    requires is_sync<Sync, Types>
-inline constexpr bool agrees_on_worker_weights<Sync, Types> =
-    sync::has_worker_weights<Sync> == sync::has_worker_weights<typename Sync::template strategy<Types>>;
-template <class Clip>
-inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync::clips<Clip>;
-/// Whether a strategy can do what clipping and the optimizer need.
-template <class Sync, class Optimizer, class Clip>
-inline constexpr bool has_norms_for = sync::has_norms<Sync> || !(optim::needs_norms<Optimizer> || sync::clips<Clip>);
-/// Clipping knows its factor when all norms are there; a norm rule would have needed it before.
-template <class Optimizer, class Clip, class T>
-inline constexpr bool norms_take_clip = !(optim::HasNormRule<Optimizer, T> && sync::clips<Clip>);
-/// Workers with weights of their own are made of whole networks,
-template <class Sync, class Partition>
-inline constexpr bool holds_whole_networks = !sync::has_worker_weights<Sync> || Partition::shards == 1;
-/// and average numbers as they are.
-template <class Sync, class Compressor>
-inline constexpr bool averages_exactly = !sync::has_worker_weights<Sync> || std::is_same_v<Compressor, compress::none>;
-/// What an optimizer that proposes needs: workers, whose messages it may want to see,
-template <class Optimizer, class Compressor, class T>
-inline constexpr bool proposes_to_workers =
-    !optim::Proposes<Optimizer, T> || !std::is_same_v<Compressor, compress::none>;
-template <class Optimizer, class Compressor, class T>
-inline constexpr bool sees_messages =
-    !optim::SeesMessages<Optimizer, T> ||
-    !(compress::Reduction<Compressor, T> || compress::StreamCompressor<Compressor, T>);
-/// and a strategy and a clipping that know what it means.
-template <class Optimizer, class Sync, class Clip, class T>
-inline constexpr bool has_plan_of_proposals =
-    !optim::Proposes<Optimizer, T> || (sync::takes_proposals<Sync> && !sync::clips<Clip>);
-template <class Factors>
-inline constexpr bool is_factors = requires(const Factors& factors) {
-    { Factors::are_used } -> std::convertible_to<bool>;
-    { factors.settings() } -> std::convertible_to<std::string>;
-};
-/// What a plan with factors cannot have beside them.
-template <class Compressor, bool AreUsed>
-inline constexpr bool factors_take_compressor = !AreUsed || std::is_same_v<Compressor, compress::none>;
-template <class Partition, bool AreUsed>
-inline constexpr bool factors_take_partition = !AreUsed || Partition::shards == 1;
-template <class Sync, bool AreUsed>
-inline constexpr bool factors_take_sync = !AreUsed || sync::takes_factors<Sync>;
-template <class Optimizer, class Clip, bool AreUsed>
-inline constexpr bool factors_take_norms = !AreUsed || !(optim::needs_norms<Optimizer> || sync::clips<Clip>);
-template <class Net, bool AreUsed>
-inline constexpr bool factors_take_network = !AreUsed;
-template <class Net>
-inline constexpr bool factors_take_network<Net, true> = []<std::size_t... Index>(std::index_sequence<Index...>) {
-    return (layer_api::traits_of<typename model::bound<Net, 1, Index>::whole>.has_factors || ...);
-}
-(std::make_index_sequence<Net::size>{});
-template <class Loss>
-inline constexpr bool is_named = !std::is_same_v<Loss, loss_left_out>;
-template <class Loss, class Output, class T>
-inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
-template <class Loss, class Output>
-inline constexpr bool has_outputs_for = Output::size >= loss::least_outputs<Loss>;
-template <class Loss, class Output>
-inline constexpr bool has_settings_for = loss::exact_outputs<Loss> == 0 || Output::size == loss::exact_outputs<Loss>;
-template <class Metric, class Output, class Label, class T>
-inline constexpr bool is_metric_for = false;
-template <class Metric, class Output, class Label, class T>
-    requires metrics::Metric<Metric, T, Output>
-inline constexpr bool is_metric_for<Metric, Output, Label, T> =
-    std::is_same_v<typename Metric::template label<Output>, Label>;
-template <class Layer, class T>
-inline constexpr bool is_complete = layer_api::Layer<Layer, T>;
-template <class Dataset, class T>
-inline constexpr bool is_dataset = data::Dataset<Dataset, T>;
-template <class Sample, class Input>
-inline constexpr bool fits_network = std::is_same_v<Sample, Input>;
-template <class Ranks>
-inline constexpr bool is_communicator = std::is_constructible_v<comm::group, const Ranks&>;
-template <class Until>
-inline constexpr bool counts_epochs = std::is_same_v<Until, epochs> || std::is_same_v<Until, until_epoch>;
-template <class Until>
-inline constexpr bool is_epochs_or_steps = counts_epochs<Until> || std::is_same_v<Until, steps> ||
-                                           std::is_same_v<Until, until_step> || std::is_same_v<Until, seconds>;
-template <class Found, class Wanted>
-inline constexpr bool fits_loss = std::is_same_v<Found, Wanted>;
 
 /// Stands in for a loss that does not fit; a trainer with it stays silent about labels and samples.
 struct no_loss {
@@ -234,10 +83,17 @@ template <class Output, class T, class Loss>
 /// A bound layer, with a message where it is not complete.
 template <class Layer, class T>
 struct checked_layer {
-    static_assert(is_complete<Layer, T>,
+    static constexpr bool takes_observed = absorbs<Layer, T>;
+    static_assert(takes_observed,
+                  "lockstep: a layer with statistics has a const noexcept absorb(std::span<T> running, "
+                  "std::span<const T> observed)");
+    static_assert(is_complete<Layer, T> || !takes_observed,
                   "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name, flops, "
                   "forward(pass), backward(pass)");
-    static constexpr bool sound = is_complete<Layer, T> && !layer_api::is_unbound<Layer>;
+    static_assert(names_its_arrays<Layer>,
+                  "lockstep: each parameter and statistic of a layer has a name, and no two of them the same: files "
+                  "tell them apart by it");
+    static constexpr bool sound = is_complete<Layer, T> && names_its_arrays<Layer> && !layer_api::is_unbound<Layer>;
 };
 
 /// Whether all layers can be bound and are complete. Each layer is named where this is instantiated, so messages have a
@@ -281,7 +137,8 @@ template <class Metric, class Output, class Label, class T>
 [[nodiscard]] constexpr bool check_metric() {
     static_assert(is_metric_for<Metric, Output, Label, T>,
                   "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum, or "
-                  "sum_count<Output>, a noexcept add(pass) and result(sums, rows); its labels are those of the loss");
+                  "sum_count<Output>, a noexcept add(pass) and result(sums, rows), or max_count<Output> and "
+                  "result(sums, maxima, rows); its labels are those of the loss");
     return is_metric_for<Metric, Output, Label, T>;
 }
 /// The same of all metrics of a list.
@@ -430,8 +287,10 @@ template <class Plan>
         constexpr bool clip_fits =
             norms_take_clip<std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(of.clip)>, T>;
         const auto clip = or_else < is_clip<decltype(of.clip)> && clip_fits > (of.clip, sync::no_clipping{});
-        static_assert(is_clip<decltype(of.clip)>,
-                      "lockstep: plan::clip is sync::clip_by_global_norm{.norm = 1}, or left out");
+        static_assert(
+            is_clip<decltype(of.clip)>,
+            "lockstep: plan::clip is left out, or has name, settings() and noexcept is_active() and factor(norm), as "
+            "sync::clip_by_global_norm{.norm = 1} has");
         static_assert(
             clip_fits,
             "lockstep: the optimizer has norms of its own steps, as lamb has, and clipped gradients are known "
@@ -447,6 +306,10 @@ template <class Plan>
                       "lockstep: plan::sync has name, settings() and a class template strategy<Types> with the words "
                       "of a step: see "
                       "sync/concept.hpp");
+        constexpr bool is_made = is_made_of_setup<std::remove_const_t<decltype(of.sync)>, types, Plan>;
+        static_assert(is_made,
+                      "lockstep: a strategy has a constructor template <class Plan> explicit strategy(const "
+                      "sync::setup<Plan>&)");
         constexpr bool agrees = agrees_on_worker_weights<std::remove_const_t<decltype(of.sync)>, types>;
         static_assert(agrees,
                       "lockstep: has_worker_weights = true stands in the class template strategy<Types> as well as in "
@@ -477,7 +340,7 @@ template <class Plan>
             .initialise = or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
-            .sync = or_else < syncs && agrees && norms && whole && exact > (of.sync, sync::every_step{}),
+            .sync = or_else < syncs && is_made && agrees && norms && whole && exact > (of.sync, sync::every_step{}),
             .clip = clip,
             .factors = factors,
         };

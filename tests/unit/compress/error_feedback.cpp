@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
+#include <concepts>
+#include <cstring>
 #include <limits>
 
 #include "lockstep/compress/any.hpp"
@@ -27,6 +29,29 @@ using namespace lockstep::compress;
 using namespace lockstep::compress::testing;
 
 namespace {
+
+/// A user's compressor for networks in double alone: the first half of the numbers.
+struct halves_of_double {
+    static constexpr std::string_view name = "halves_of_double";
+    static constexpr std::size_t slot_count = 0;
+    [[nodiscard]] std::string settings() const { return {}; }
+    template <std::same_as<double> T>
+    [[nodiscard]] std::size_t max_bytes(std::size_t n) const {
+        return n / 2 * sizeof(T);
+    }
+    std::size_t encode(const encoding<double>& in) const noexcept {
+        const std::size_t bytes = max_bytes<double>(in.values.size());
+        if (bytes > 0) std::memcpy(in.message.data(), in.values.data(), bytes);
+        return bytes;
+    }
+    void decode_add(std::span<const std::byte> message, double scale, std::span<double> sum) const noexcept {
+        for (std::size_t i = 0; i < message.size() / sizeof(double); ++i) {
+            double value = 0;
+            std::memcpy(&value, message.data() + i * sizeof(double), sizeof(double));
+            sum[i] += scale * value;
+        }
+    }
+};
 
 /// quantize without its snap: decoded + residual is then rounded.
 struct never_snaps {
@@ -304,4 +329,20 @@ TEST_CASE("compress/error_feedback: a second one inside is refused, wherever it 
     refused(error_feedback{sparse_sum{inner}});
     CHECK_NOTHROW(error_feedback{by_layer{top_k{}, quantize{.bits = 8}}}.check());
     CHECK_NOTHROW(two_sided{error_feedback{top_k{}}}.check());
+}
+
+TEST_CASE("compress/error_feedback: around a compressor for double alone", "[compress]") {
+    constexpr error_feedback feedback{halves_of_double{}};
+    static_assert(Compressor<decltype(feedback), double>);
+    const std::vector<double> g{1, 2, 3, 4, 5};
+    std::vector<double> residual(g.size()), sum(g.size());
+    std::vector<std::byte> message(feedback.max_bytes<double>(g.size()));
+    for (int step = 1; step <= 2; ++step) {
+        const std::size_t bytes =
+            feedback.encode(encoding<double>{g, message, {residual.data(), 1, g.size(), g.size()}, {}});
+        CHECK(bytes == 2 * sizeof(double));
+        feedback.decode_add(std::span<const std::byte>{message}.first(bytes), 1.0, std::span{sum});
+        CHECK(sum == std::vector<double>{1.0 * step, 2.0 * step, 0, 0, 0});
+        CHECK(residual == std::vector<double>{0, 0, 3.0 * step, 4.0 * step, 5.0 * step});
+    }
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/collectives/all_reduce.hpp"
 #include "lockstep/collectives/tree.hpp"
 #include "lockstep/comm/buffer.hpp"
@@ -163,11 +165,14 @@ private:
     template <class... Metrics>
     class metric_sums {
         static constexpr std::array<std::size_t, sizeof...(Metrics)> counts{metrics::sums_of<Metrics, output>...};
-        static constexpr std::size_t count = (std::size_t{0} + ... + metrics::sums_of<Metrics, output>);
+        static constexpr std::array<std::size_t, sizeof...(Metrics)> max_counts{metrics::maxima_of<Metrics, output>...};
+        static constexpr std::size_t count = (std::size_t{0} + ... + metrics::sums_of<Metrics, output>),
+                                     max_count = (std::size_t{0} + ... + metrics::maxima_of<Metrics, output>);
 
     public:
         template <class Dataset>
-        metric_sums(const Dataset& set, const inference& of) : lanes_(count * of.rows.own().count()) {
+        metric_sums(const Dataset& set, const inference& of)
+            : lanes_(count * of.rows.own().count()), maxima_(max_count, -std::numeric_limits<double>::infinity()) {
             if constexpr ((metrics::HasResult<Metrics> || ...)) {
                 const std::uint64_t first = 0;
                 const auto found = of.brought.template read<Dataset>(set, std::span{&first, 1});
@@ -180,9 +185,12 @@ private:
                  tensor::targets<Label, T> target) {
             core::for_each_index<sizeof...(Metrics)>([&](auto index) {
                 const auto& metric = core::get<index>(also.all);
-                const std::span<double> own = std::span{lanes_}.subspan(lane * count + offset(index), counts[index]);
+                const std::span<double> own =
+                    std::span{lanes_}.subspan(lane * count + offset(counts, index), counts[index]);
                 if constexpr (metrics::HasResult<std::remove_cvref_t<decltype(metric)>>)
-                    metric.add(metrics::sums_pass<T, output, Label>{y, target, first_, own});
+                    metric.add(metrics::sums_pass<T, output, Label>{
+                        y, target, first_, own,
+                        std::span{maxima_}.subspan(offset(max_counts, index), max_counts[index])});
                 else
                     own[0] += static_cast<double>(metric(y, target));
             });
@@ -190,6 +198,43 @@ private:
 
         /// Over the lanes of all ranks, along their tree. Collective.
         void over_ranks(const inference& of) {
+            if constexpr (count > 0) add_over_ranks(of);
+            if constexpr (max_count > 0) {
+                comm::buffer<double> all(max_count * of.grid.ranks);
+                std::copy_n(maxima_.data(), max_count, all.data() + max_count * of.grid.rank);
+                comm::run(of.ranks.named("metrics"),
+                          collectives::all_gather(of.grid.rank, collectives::equal_strips(of.grid.ranks, max_count)),
+                          all);
+                for (std::size_t i = 0; i < max_count * of.grid.ranks; ++i)
+                    metrics::take_largest(maxima_[i % max_count], all[i]);
+            }
+        }
+
+        /// The value of a metric, from its sums and maxima.
+        template <class Dataset, class Result>
+        void finish(const metrics::list<Metrics...>& also, auto index, const Dataset& set, Result& result) const {
+            using metric = core::element<index, core::pack<Metrics...>>;
+            const std::span<const double> own{all_.data() + offset(counts, index), counts[index]};
+            const auto maxima = std::span{maxima_}.subspan(offset(max_counts, index), max_counts[index]);
+            for (const double one : own) require_finite(metric::name, one, set);
+            // One of nothing is minus infinity: the metric knows what that is.
+            for (const double one : maxima)
+                if (!(one < 0)) require_finite(metric::name, one, set);
+            auto& value = core::get<index>(result.values);
+            if constexpr (metrics::HasMaxima<metric>)
+                value = core::get<index>(also.all).result(own, maxima, set.size());
+            else if constexpr (metrics::HasResult<metric>)
+                value = core::get<index>(also.all).result(own, set.size());
+            else
+                value = own[0] / static_cast<double>(set.size());
+            if constexpr (metrics::is_one_number<metric>) {
+                result.metrics.push_back({metric::name, static_cast<double>(value)});
+                require_finite(metric::name, result.metrics.back().value, set);
+            }
+        }
+
+    private:
+        void add_over_ranks(const inference& of) {
             const partition::grid& on = of.grid;
             std::vector<parallel::block> runs;
             for (std::size_t rank = 0; rank < on.ranks; ++rank) runs.push_back(on.lanes_of(rank));
@@ -208,31 +253,14 @@ private:
                       collectives::lane_tree_sum(on.rank, runs, count, collectives::tree_strips(runs, count)), all_);
         }
 
-        /// The value of a metric, from its sums.
-        template <class Dataset, class Result>
-        void finish(const metrics::list<Metrics...>& also, auto index, const Dataset& set, Result& result) const {
-            using metric = core::element<index, core::pack<Metrics...>>;
-            const std::span<const double> own{all_.data() + offset(index), counts[index]};
-            for (const double one : own) require_finite(metric::name, one, set);
-            auto& value = core::get<index>(result.values);
-            if constexpr (metrics::HasResult<metric>)
-                value = core::get<index>(also.all).result(own, set.size());
-            else
-                value = own[0] / static_cast<double>(set.size());
-            if constexpr (metrics::is_one_number<metric>) {
-                result.metrics.push_back({metric::name, static_cast<double>(value)});
-                require_finite(metric::name, result.metrics.back().value, set);
-            }
-        }
-
-    private:
-        [[nodiscard]] static constexpr std::size_t offset(std::size_t metric) noexcept {
+        [[nodiscard]] static constexpr std::size_t offset(const std::array<std::size_t, sizeof...(Metrics)>& of,
+                                                          std::size_t metric) noexcept {
             std::size_t out = 0;
-            for (std::size_t i = 0; i < metric; ++i) out += counts[i];
+            for (std::size_t i = 0; i < metric; ++i) out += of[i];
             return out;
         }
 
-        std::vector<double> lanes_;
+        std::vector<double> lanes_, maxima_;
         std::vector<tensor::label_element<Label, T>> first_;
         comm::buffer<double> all_;
     };

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A user's strategy that forgets to say what it is made of: constructors are not inherited by themselves.
+// build error: lockstep: a strategy has a constructor template <class Plan> explicit strategy\(const sync::setup<Plan>&\)
+#include <boost/mpi/environment.hpp>
+#include <string>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/sync/owner_updates.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+struct plain {
+    static constexpr std::string_view name = "plain";
+    std::string settings() const { return {}; }
+
+    template <class Types>
+    struct strategy : ls::sync::owner_updates<Types> {};
+};
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .sync = plain{}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}
