@@ -36,6 +36,7 @@
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "reference/median_of_workers.hpp"
 
 namespace {
 
@@ -171,6 +172,13 @@ TEST_CASE("equivalence/workers: sums of random numbers have the same bits on 1, 
     same_everywhere(net, one_sum{error_feedback{random_k{.ratio = 0.2}}}, 8, 8);
     same_everywhere(net, one_sum{random_k{.ratio = 0.5, .unbiased = true}}, 3, 12, 64);
     same_everywhere(net, one_sum{error_feedback{random_block{.ratio = 0.2}}}, 8, 8);
+}
+
+TEST_CASE("equivalence/workers: a user's median of workers has the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
+    using one_sum = ls::compress::any_reduction<ls::compress::algebra::ordered_sum>;
+    same_everywhere(net, one_sum{reference::median_of_workers{}}, 8, 8);
+    same_everywhere(net, one_sum{reference::median_of_workers{}}, 3, 12, 64);
 }
 
 TEST_CASE("equivalence/workers: terngrad has the same bits on 1, 2, 3, 4, 6 and 8 ranks", "[equivalence]") {

@@ -24,7 +24,8 @@ namespace lockstep::compress {
 /// How the elements of a round are combined over workers, so that the bits do not depend on the number of ranks. max:
 /// of numbers, in any order. exact_sum: of unsigned integers of 32 bits, in any order; fields of a word that do not
 /// overflow are added at once. ordered_sum: of numbers, over the binary tree of workers. Messages that cannot be
-/// combined on the way are those of a Compressor.
+/// combined on the way are those of a Compressor. What needs the values of all workers, as their median does, has
+/// `workers` times as many elements: each worker writes its own from worker_pass::worker on, and zeros elsewhere.
 enum class algebra : std::uint8_t { max, exact_sum, ordered_sum };
 
 /// The element type of a round whose reduction names none.
@@ -64,8 +65,9 @@ struct reduction_sizes {
 /// One matrix of one worker.
 template <class T>
 struct worker_pass {
-    matrix shape;             ///< of values
-    std::size_t workers = 1;  ///< in all
+    matrix shape;               ///< of values
+    std::size_t workers = 1;    ///< in all
+    std::size_t worker = 0;     ///< number of this one, from 0
     std::span<const T> values;  ///< in row-major order
     tensor::slots<T> state;     ///< slot_count of them, as long as values, zero before the first step
     std::span<T> kept;          ///< of this step

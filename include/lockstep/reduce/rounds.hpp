@@ -399,11 +399,13 @@ private:
         return gradient_.subspan(worker * n_ + one.what.first, one.what.count);
     }
     [[nodiscard]] compress::worker_pass<T> pass_of(std::size_t worker, const part& one) const noexcept {
-        const auto series = static_cast<std::uint32_t>(one.what.tensor * deal_.workers + deal_.own.first + worker);
+        const std::size_t number = deal_.own.first + worker;
+        const auto series = static_cast<std::uint32_t>(one.what.tensor * deal_.workers + number);
         T* const state = (*arena_)[state_].data() + worker * slots_ * n_;
         return {
             .shape = one.shape,
             .workers = deal_.workers,
+            .worker = number,
             .values = values_of(worker, one),
             .state = tensor::slots<T>{state, slots_, n_, n_}.part(one.what.first, one.what.count),
             .kept = (*arena_)[kept_].subspan(worker * kept_length_ + one.kept, one.sizes.kept),

@@ -37,11 +37,13 @@ struct file_run {
     std::size_t bytes = 0;
 };
 
-/// Collects what visit_state() shows on this rank; the numbers stay where they are.
+/// Collects what visit_state() shows on this rank; the numbers stay where they are. Throws core::error for a role that
+/// is no name.
 class state_parts {
 public:
     template <class T>
     void operator()(const tensor::state_part<T>& of) {
+        require_role(of.role);
         parts_.push_back({{std::string{of.role}, of.slot, of.set, of.tensor, of.segment},
                           of.worker,
                           of.first,
@@ -69,6 +71,8 @@ public:
     [[nodiscard]] const std::vector<part>& all() const noexcept { return parts_; }
 
 private:
+    [[gnu::cold]] static void require_role(std::string_view role);
+
     std::vector<part> parts_;
 };
 
@@ -194,6 +198,16 @@ template <class Begin>
 }
 
 }  // namespace detail
+
+LOCKSTEP_FUNCTION void state_parts::require_role(std::string_view role) {
+    const auto is_of_name = [](char one) {
+        return (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9') || one == ' ' ||
+               one == '_' || one == '-';
+    };
+    if (role.empty() || !std::ranges::all_of(role, is_of_name))
+        core::fail(core::text("visit_state() shows a state in the role \"", role, "\", which is no name"),
+                   "call it by letters, digits, spaces, - and _");
+}
 
 LOCKSTEP_FUNCTION state_layout::state_layout(const comm::group& ranks, const state_parts& here,
                                              const named_arrays& names, std::size_t shards, std::size_t workers) {

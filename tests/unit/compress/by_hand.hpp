@@ -52,6 +52,7 @@ struct by_hand {
         const std::size_t n = shape.size();
         return {.shape = shape,
                 .workers = workers,
+                .worker = worker,
                 .values = values.subspan(worker * n, n),
                 .state = tensor::slots<T>{state.data() + worker * slots_of(reduction) * n, slots_of(reduction), n, n},
                 .kept = std::span{kept}.subspan(worker * sizes.kept, sizes.kept),

@@ -11,6 +11,7 @@
 #include "lockstep/compress/half.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/terngrad.hpp"
+#include "reference/median_of_workers.hpp"
 #include "unit/compress/by_hand.hpp"
 #include "unit/reduce/one_rank.hpp"
 
@@ -149,6 +150,26 @@ TEST_CASE("reduce/rounds: vectors and what a reduction leaves alone are added ov
         for (float& one : gradient) one /= 3;
         const auto found = sum(gradient);
         for (std::size_t i = 0; i < n; ++i) CHECK(found[i] == gradient[i] + gradient[n + i] + gradient[2 * n + i]);
+    }
+}
+
+TEST_CASE("reduce/rounds: a rule over the values of all workers", "[reduce]") {
+    for (const std::size_t workers : {1, 2, 3, 5, 8}) {
+        reducer<reference::median_of_workers> sum{reduce_test::bucket_of_workers(n, workers, 2, 4, 16), {}};
+        const auto gradient = numbers(workers);
+        const auto found = sum(gradient);
+        for (std::size_t i = 0; i < n; ++i) {
+            // Below and above the middle there are as many.
+            std::size_t below = 0, above = 0;
+            const float median = found[i] / static_cast<float>(workers);
+            for (std::size_t worker = 0; worker < workers; ++worker) {
+                below += gradient[worker * n + i] < median - 1e-6F;
+                above += gradient[worker * n + i] > median + 1e-6F;
+            }
+            CHECK(below <= workers / 2);
+            CHECK(above <= workers / 2);
+            CHECK((workers % 2 == 0 || below + above < workers));
+        }
     }
 }
 
