@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A metric that returns text.
-// build error: lockstep: a metric has label<Output>, name and a noexcept .y, target. that returns a sum, or sum_count<Output>, a noexcept add.pass. and result.sums, rows., or max_count<Output> and result.sums, maxima, rows.; its labels are those of the loss
+// build error: lockstep: a metric has label<Output>, name and a noexcept .y, target. that returns a sum, or sum_count<Output>, a noexcept add.pass. and result.sums, rows., or max_count<Output> as well, or alone, and result.sums, maxima, rows.; its labels are those of the loss
 #include <boost/mpi/environment.hpp>
 #include <string_view>
 #include <vector>

@@ -3,10 +3,12 @@
 // A run that is stopped, and goes on on another number of ranks, ends with the bits of one that was not.
 #include <boost/mpi/collectives/broadcast.hpp>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,7 +19,10 @@
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/compress/two_sided.hpp"
+#include "lockstep/data/memory.hpp"
+#include "lockstep/files/npy.hpp"
 #include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/optim/sgd.hpp"
@@ -25,7 +30,9 @@
 #include "lockstep/partition/model.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/local_sgd.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/checkpoint.hpp"
+#include "reference/python.hpp"
 
 namespace {
 
@@ -300,6 +307,49 @@ TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goe
         const std::string less = plain.save(folder.path);
         CHECK_THROWS_WITH(trainer.resume(less, {"optimizer"}),
                           Catch::Contains("lacks 0.conv.weight.optimizer.0 (") && Catch::Contains("of this trainer;"));
+    });
+}
+
+TEST_CASE("a reader in NumPy finds named arrays in a checkpoint, and predicts with them", "[saving]") {
+    constexpr std::size_t inputs = 7, outputs = 3, rows = 24;
+    const ls::core::random_stream random{4, ls::core::purpose::user};
+    std::vector<float> x(rows * inputs), t(rows * outputs);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.normal(i));
+    for (std::size_t i = 0; i < t.size(); ++i) t[i] = static_cast<float>(random.normal(1000 + i));
+    const auto set = ls::data::in_memory<ls::tensor::shape<inputs>, ls::tensor::shape<outputs>>(x, t);
+    const shared_folder folder;
+    on_groups({1, 3}, [&](const mpi::communicator& group) {
+        ls::trainer trainer{group, ls::plan{.model = ls::sequential{ls::input<inputs>, ls::layers::dense<5>{},
+                                                                    ls::layers::relu{}, ls::layers::dense<outputs>{}},
+                                            .loss = ls::loss::mean_squared_error{},
+                                            .optimizer = ls::optim::adam{},
+                                            .batch = 12,
+                                            .lanes = 6}};
+        trainer.fit(set, ls::steps{5});
+        const std::string here = folder.path + "/" + std::to_string(group.size());
+        const std::string path = trainer.save(here);
+        const auto y = trainer.predict(x);
+        if (group.rank() != 0) return;
+        ls::files::write_npy<float>(here + "/x.npy", std::vector{rows, inputs}, x);
+        const auto said = ls::test::run_python("checkpoint.py", "'" + path + "' '" + here + "/x.npy'");
+        if (!said) {
+            WARN("no python3 with NumPy: not compared with another reader");
+            return;
+        }
+        for (const char* of : {"0.dense.weight", "0.dense.bias", "2.dense.weight", "2.dense.bias"})
+            for (const char* role : {"", ".optimizer.0", ".optimizer.1"}) {
+                const std::string shape = std::string{of} == "0.dense.weight"   ? "7 5"
+                                          : std::string{of} == "2.dense.weight" ? "5 3"
+                                          : std::string{of} == "0.dense.bias"   ? "5"
+                                                                                : "3";
+                CHECK(said->find(std::string{"array "} + of + role + " F32 " + shape + "\n") != std::string::npos);
+            }
+        std::istringstream words{said->substr(said->find("outputs") + 7)};
+        for (std::size_t i = 0; i < rows * outputs; ++i) {
+            double wanted = 0;
+            REQUIRE(words >> wanted);
+            CHECK(std::abs(static_cast<double>(y.data()[i]) - wanted) < 1e-5);
+        }
     });
 }
 

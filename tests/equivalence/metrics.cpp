@@ -104,6 +104,28 @@ struct errors {
         return out;
     }
 };
+/// The largest of zeros of both signs, and of a NaN with a sign: which rank has which follows from the rows.
+struct signs {
+    static constexpr std::string_view name = "signs";
+    template <ls::tensor::Shape Output>
+    using label = Output;
+    template <ls::tensor::Shape Output>
+    static constexpr std::size_t max_count = 2;
+    double last = 0;
+    bool has_nan = false;
+
+    std::string settings() const { return ls::core::text("last=", last, " has_nan=", has_nan); }
+    void add(const auto& pass) const noexcept {
+        const double nan = std::numeric_limits<double>::quiet_NaN();
+        for (const auto t : pass.target) {
+            ls::metrics::take_largest(pass.maxima[0], t < last ? -0.0 : 0.0);
+            ls::metrics::take_largest(pass.maxima[1], t < last || !has_nan ? 1.0 : std::copysign(nan, -1.0));
+        }
+    }
+    double result(std::span<const double>, std::span<const double> maxima, std::size_t) const {
+        return std::signbit(maxima[0]) ? -1 : 1;
+    }
+};
 /// A regression has no accuracy of its own.
 struct all_close {
     static constexpr std::string_view name = "accuracy";
@@ -377,6 +399,18 @@ TEST_CASE("equivalence/metrics: R^2 of a regression far from 0, and targets that
         const std::string why = "lockstep: r_squared is not defined: all 77 targets of output 0 are alike";
         const std::size_t at = said.find(why);
         CHECK((at == 0 || (at != said.npos && said.starts_with("rank "))));
+        const auto [least, most] = std::ranges::minmax(t);
+        CHECK(trainer.evaluate(set, signs{2 * most})["signs"] == -1);
+        for (const double bound : {least, (least + most) / 2, most}) {
+            CHECK(trainer.evaluate(set, signs{bound})["signs"] == 1);
+            std::string why;
+            try {
+                (void)trainer.evaluate(set, signs{bound, true});
+            } catch (const ls::core::error& failure) {
+                why = failure.what();
+            }
+            CHECK((why.starts_with("lockstep: signs is nan over ") || why.starts_with("rank ")));
+        }
         return std::pair{got.outputs, by_output};
     };
     CHECK(run(mpi::communicator{}) == run(ls::comm::group{}));

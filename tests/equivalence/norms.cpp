@@ -447,9 +447,50 @@ TEST_CASE("equivalence/norms: a user's clipping is what plain loops in double co
         for (double& one : g) one *= 0.7 / norm;
         plain.step(g, rate, std::numeric_limits<double>::max(), 0.8, nullptr);
     });
+    CHECK(same_everywhere([](const machine& on) {
+              return recipe<float>(ls::optim::momentum{}, equal_lengths{0.2}, on);
+          }) != run(ls::comm::group{}, recipe<float>(ls::optim::momentum{}, ls::sync::no_clipping{})));
     // Settings with which it never changes anything measure no norm.
     CHECK(run(ls::comm::group{}, recipe<float>(ls::optim::momentum{}, equal_lengths{0})) ==
           run(ls::comm::group{}, recipe<float>(ls::optim::momentum{}, ls::sync::no_clipping{})));
+}
+
+namespace {
+
+struct broken {
+    double gives = 1;
+
+    static constexpr std::string_view name = "broken";
+    std::string settings() const { return ls::core::text("gives=", gives); }
+    bool is_active() const noexcept { return true; }
+    double factor(double) const noexcept { return gives; }
+};
+
+}  // namespace
+
+TEST_CASE("equivalence/norms: a factor that gradients cannot have is refused before weights change", "[equivalence]") {
+    constexpr double inf = std::numeric_limits<double>::infinity();
+    on_groups({1, 3, 4}, [&](const mpi::communicator& group) {
+        for (const double factor : {-0.5, inf, 1e39, std::numeric_limits<double>::quiet_NaN()}) {
+            ls::trainer trainer{group, recipe<float>(ls::optim::momentum{}, broken{factor})};
+            const auto before = trainer.local_hash();
+            std::string why;
+            try {
+                trainer.fit(training<float>.set(), ls::steps{1});
+            } catch (const ls::core::error& failure) {
+                why = failure.what();
+            }
+            CHECK(why.find("plan::clip, broken, gives the factor ") != std::string::npos);
+            CHECK(why.find("in step 1; make factor(norm) return a number from 0 to 3.4") != std::string::npos);
+            CHECK(trainer.weights_state().is_usable());
+            CHECK(trainer.local_hash() == before);
+        }
+        // 0 is a factor: with momentum, gradients of zero change nothing.
+        ls::trainer still{group, recipe<float>(ls::optim::momentum{}, broken{0})};
+        const auto before = still.local_hash();
+        still.fit(training<float>.set(), ls::steps{1});
+        CHECK(still.local_hash() == before);
+    });
 }
 
 TEST_CASE("equivalence/norms: LAMB is what plain loops in double compute", "[equivalence]") {

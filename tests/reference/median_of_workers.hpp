@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "lockstep/compress/reduction.hpp"
+#include "lockstep/core/error.hpp"
 
 namespace reference {
 
@@ -20,6 +21,9 @@ struct median_of_workers {
     static constexpr std::array rounds{lockstep::compress::algebra::ordered_sum};
 
     [[nodiscard]] std::string settings() const { return {}; }
+    void check_feedback() const {
+        lockstep::core::fail("a median of workers is no sum of what they keep", "leave error_feedback out");
+    }
     [[nodiscard]] auto sizes(const lockstep::compress::matrix& shape, std::size_t workers) const {
         return lockstep::compress::reduction_sizes<1>{.elements = {workers * shape.size()}};
     }
@@ -42,7 +46,6 @@ struct median_of_workers {
             mean[i] = static_cast<T>(all.workers) * middle;
         }
     }
-    /// Nothing is left out, so error feedback has nothing to keep.
     template <class T>
     void decode_own(const lockstep::compress::worker_pass<T>& in, std::span<const T>, T scale,
                     std::span<T> sum) const noexcept {

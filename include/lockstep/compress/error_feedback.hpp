@@ -77,10 +77,10 @@ struct error_feedback {
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return changes_of(inner); }
 
     template <class T>
-    [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n) const {
-        return inner.template max_bytes<T>(n);
-    }
+        requires Compressor<inner_type, T>
+    [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n) const { return inner.template max_bytes<T>(n); }
     template <class T>
+        requires Compressor<inner_type, T>
     [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n, std::uint64_t step, const origin& from) const {
         return max_bytes_at<T>(inner, n, step, from);
     }
@@ -111,7 +111,8 @@ struct error_feedback {
 /// The same around a reduction: the first round is that of p = g + e, and e = p - (the worker's own part of the mean)
 /// as soon as the last one is encoded. Summed over workers, mean + e = p up to one rounding of each number of a worker
 /// and those of the reduction.
-template <Reduction Inner>
+template <class Inner>
+    requires Reduction<Inner> || Reduction<Inner, double>
 struct error_feedback<Inner> {
     Inner inner;
 

@@ -25,7 +25,8 @@ namespace lockstep::compress {
 /// of numbers, in any order. exact_sum: of unsigned integers of 32 bits, in any order; fields of a word that do not
 /// overflow are added at once. ordered_sum: of numbers, over the binary tree of workers. Messages that cannot be
 /// combined on the way are those of a Compressor. What needs the values of all workers, as their median does, has
-/// `workers` times as many elements: each worker writes its own from worker_pass::worker on, and zeros elsewhere.
+/// `workers` times as many elements: each worker writes its n numbers from n worker_pass::worker on, and zeros
+/// elsewhere.
 enum class algebra : std::uint8_t { max, exact_sum, ordered_sum };
 
 /// The element type of a round whose reduction names none.
@@ -125,6 +126,7 @@ inline constexpr bool has_rounds = []<std::size_t... Number>(std::index_sequence
 /// `finish(all, result, mean)`: the same after the last round; writes all of `mean`.
 /// `decode_own(in, elements, scale, sum)`: sum += scale x the worker's part of the mean, from the elements that it has
 /// encoded for the last round; the parts of all workers add up to the mean but for rounding. `sum` may be in.values.
+/// A rule that is no sum, such as a median, has no such parts: its check_feedback() says so.
 /// Optional: `check()` throws core::error on settings that make no sense; `check_feedback()` on settings with which
 /// error feedback would not keep its residual bounded; `initialise(all)`, noexcept, fills all.shared before the first
 /// step; `is_dense(shape)`: a matrix is added as it is, over the tree of workers, and the reduction does not see it;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -17,9 +18,12 @@
 
 namespace lockstep::metrics {
 
-/// Takes `value` into a maximum: a NaN stays.
+/// Takes `value` into a maximum. In any order the bits are the same: a NaN stays, as the same one, and 0 is above -0.
 inline void take_largest(double& maximum, double value) noexcept {
-    if (!std::isnan(maximum) && !(value <= maximum)) maximum = value;
+    if (std::isnan(value))
+        maximum = std::numeric_limits<double>::quiet_NaN();
+    else if (value > maximum || (value == maximum && !std::signbit(value)))
+        maximum = value;
 }
 
 /// Some rows of one lane, for a metric with several sums or maxima.
@@ -27,19 +31,10 @@ template <class T, class Output, class Label>
 struct sums_pass {
     tensor::batch<const T, Output> y;  ///< rows x the output shape
     tensor::targets<Label, T> target;  ///< their labels
-    tensor::targets<Label, T> first;  ///< of sample 0 of the data set, on every rank: a shift against cancellation
-    std::span<double> sums;           ///< sum_count<Output> of them, to be added to; zero before the first rows
+    tensor::targets<Label, T> first;   ///< of sample 0 of the data set, on every rank: a shift against cancellation
+    std::span<double> sums;            ///< sum_count<Output> of them, to be added to; zero before the first rows
     std::span<double>
         maxima{};  ///< max_count<Output> of them, for take_largest(); minus infinity before the first rows
-};
-
-/// `metric(y, target)` returns the sum over the rows of y; the value of the metric is the sum over all rows divided by
-/// their number.
-template <class M, class T = float, class Output = tensor::shape<2>>
-concept MeanMetric = requires(const M& metric, tensor::batch<const T, Output> y,
-                              tensor::targets<typename M::template label<Output>, T> target) {
-    { metric(y, target) } -> std::convertible_to<double>;
-    requires noexcept(metric(y, target));
 };
 
 /// `result(sums, maxima, rows)`, where a metric has maxima, makes a value of a type of its own of the sums and the
@@ -67,14 +62,28 @@ inline constexpr std::size_t maxima_of = 0;
 template <class M, class Output>
     requires requires { M::template max_count<Output>; }
 inline constexpr std::size_t maxima_of<M, Output> = M::template max_count<Output>;
+/// Whether its result takes the maxima that it has.
+template <class M, class Output>
+inline constexpr bool keeps_maxima = HasMaxima<M> || maxima_of<M, Output> == 0;
+/// Whether it has something for add() to take rows into, and a result that takes all of it.
+template <class M, class Output>
+inline constexpr bool has_sums = HasResult<M>&& keeps_maxima<M, Output> &&
+                                 (sums_of<M, Output> > 0 || maxima_of<M, Output> > 0);
+
+/// `metric(y, target)` returns the sum over the rows of y; the value of the metric is the sum over all rows divided by
+/// their number.
+template <class M, class T = float, class Output = tensor::shape<2>>
+concept MeanMetric = keeps_maxima<M, Output> &&
+    requires(const M& metric, tensor::batch<const T, Output> y,
+             tensor::targets<typename M::template label<Output>, T> target) {
+    { metric(y, target) } -> std::convertible_to<double>;
+    requires noexcept(metric(y, target));
+};
 
 /// Sums or maxima or both, into which `add(pass)` takes those of some rows, and a result.
 template <class M, class T = float, class Output = tensor::shape<2>>
-concept SumsMetric = HasResult<M> && HasMaxima<M>
-== (maxima_of<M, Output> > 0) &&
+concept SumsMetric = has_sums<M, Output> &&
     requires(const M& metric, const sums_pass<T, Output, typename M::template label<Output>>& pass) {
-    requires sums_of<M, Output>
-    +maxima_of<M, Output> > 0;
     metric.add(pass);
     requires noexcept(metric.add(pass));
 };
@@ -97,9 +106,9 @@ struct value<M> {
     using numbers = std::span<const double>;
     static auto of(const M& metric) {
         if constexpr (HasMaxima<M>)
-            return metric.result(numbers{}, numbers{}, 0);
+            return metric.result(numbers{}, numbers{}, std::size_t{});
         else
-            return metric.result(numbers{}, 0);
+            return metric.result(numbers{}, std::size_t{});
     }
     using type = decltype(of(std::declval<const M&>()));
 };

@@ -450,11 +450,11 @@ LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layou
     if (only_here != here.end())
         differs += core::text(differs.empty() ? "" : ", and", " lacks ", describe(*only_here), " of this trainer");
     for (std::size_t i = 0; differs.empty() && i < here.size(); ++i) {
-        const auto& stored = *std::ranges::find(there, here[i].name, &files::tensor_entry::name);
-        if (!same(stored, here[i]))
-            differs = core::text(" has ", describe(stored), " where this trainer has ", describe(here[i]),
-                                 describe(stored) == describe(here[i]) ? " at another place" : "");
+        const auto& other = *std::ranges::find(there, here[i].name, &files::tensor_entry::name);
+        if (describe(other) != describe(here[i]))
+            differs = core::text(" has ", describe(other), " where this trainer has ", describe(here[i]));
     }
+    if (differs.empty()) differs = " has its arrays in another order than this trainer";
     core::fail(core::text(from.path, differs),
                "resume with the network, optimizer, compressor, strategy, workers and partition that wrote it");
 }

@@ -190,9 +190,9 @@ template <class Begin>
     std::string role = of.role;
     for (char& one : role)
         if (one == ' ') one = '_';
-    std::string out = role == "weights" || role == "statistics" ? std::string{}
-                      : role.starts_with("best_")               ? ".best"
-                                                                : core::text(".", role, ".", of.slot);
+    std::string out = role == "weights" || role == "statistics"             ? std::string{}
+                      : role == "best_weights" || role == "best_statistics" ? ".best"
+                                                                            : core::text(".", role, ".", of.slot);
     if (of.set > 0) out += core::text(".set", of.set);
     return out;
 }
@@ -202,11 +202,11 @@ template <class Begin>
 LOCKSTEP_FUNCTION void state_parts::require_role(std::string_view role) {
     const auto is_of_name = [](char one) {
         return (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9') || one == ' ' ||
-               one == '_' || one == '-';
+               one == '-';
     };
     if (role.empty() || !std::ranges::all_of(role, is_of_name))
         core::fail(core::text("visit_state() shows a state in the role \"", role, "\", which is no name"),
-                   "call it by letters, digits, spaces, - and _");
+                   "call it by letters, digits, spaces and -");
 }
 
 LOCKSTEP_FUNCTION state_layout::state_layout(const comm::group& ranks, const state_parts& here,

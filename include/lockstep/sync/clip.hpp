@@ -15,8 +15,9 @@
 namespace lockstep::sync {
 
 /// What a plan names as `.clip`: one factor for the gradients of a step. `factor(norm)` returns it for their Euclidean
-/// norm over all parameters of the whole network, which is finite: a pure function, the same on all ranks. With a
-/// factor of exactly 1 gradients keep their bits. `is_active()`: false where its settings never change anything, so
+/// norm over all parameters of the whole network, which is finite: a pure function, the same on all ranks. A factor
+/// below 0, or one that is not finite in the type of the weights, is an error before any weight changes. With a factor
+/// of exactly 1 gradients keep their bits. `is_active()`: false where its settings never change anything, so
 /// that no norm is measured. Optional: `check()`, which throws core::error on settings that make no sense.
 template <class C>
 concept Clipping = std::copy_constructible<C> && requires(const C& clip, double norm) {

@@ -286,6 +286,12 @@ protected:
         }
         const std::size_t first_bad = norms_.finish();
         times_.end_update(queue_.first() + queue_.size() - 1);
+        try {
+            norms_.require_factor();
+        } catch (...) {
+            change_->call_off();
+            throw;
+        }
         return first_bad;
     }
 

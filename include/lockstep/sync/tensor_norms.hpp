@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -17,6 +18,8 @@
 #include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/sum_of_squares.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/optim/scaled_gradient.hpp"
@@ -180,9 +183,21 @@ public:
             }
         }
         // An optimizer that needs norms sees those of the gradient that it gets: the clipped one.
-        if constexpr (clips<clip_type>) factor_ = clip_.factor(std::sqrt(total));
+        factor_ = 1;
+        total_ = std::sqrt(total);
+        if constexpr (clips<clip_type>)
+            if (bad == norms_.size()) factor_ = static_cast<double>(clip_.factor(total_));
         for (optim::tensor_norms& one : norms_) one.gradient *= factor_;
         return bad;
+    }
+
+    /// Throws core::error, on all ranks alike, where the clipping gives no factor that gradients can have.
+    void require_factor() const {
+        if (factor_ >= 0 && factor_ <= static_cast<double>(std::numeric_limits<T>::max())) return;
+        if constexpr (clips<clip_type>)
+            core::fail(core::text("plan::clip, ", clip_type::name, ", gives the factor ", factor_,
+                                  " for gradients of the norm ", total_, " in step ", step_ + 1),
+                       core::text("make factor(norm) return a number from 0 to ", std::numeric_limits<T>::max()));
     }
 
     /// An update of weights of one tensor, with its norms and the clipped gradient; whether all numbers are finite.
@@ -284,6 +299,7 @@ private:
     std::vector<double> sums_;  // of each task
     std::vector<optim::tensor_norms> norms_;
     double factor_ = 1;
+    double total_ = 0;  // the norm that it is for
 };
 
 /// Stands where nothing asks for norms.

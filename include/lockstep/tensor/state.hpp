@@ -21,7 +21,7 @@ inline constexpr std::size_t shared_by_workers = std::numeric_limits<std::size_t
 /// number of ranks, for any buckets and threads; `first` counts from its start.
 template <class T>
 struct state_part {
-    std::string_view role;   ///< weights, statistics, optimizer, compressor, ..
+    std::string_view role;   ///< weights, statistics, optimizer, compressor, ..: of letters, digits, spaces and -
     std::size_t slot = 0;    ///< of several arrays of a role
     std::size_t set = 0;     ///< of several sets of gradients
     std::size_t tensor = 0;  ///< number of the parameter tensor (of statistics: of the layer) among all of the network;

@@ -137,8 +137,8 @@ template <class Metric, class Output, class Label, class T>
 [[nodiscard]] constexpr bool check_metric() {
     static_assert(is_metric_for<Metric, Output, Label, T>,
                   "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum, or "
-                  "sum_count<Output>, a noexcept add(pass) and result(sums, rows), or max_count<Output> and "
-                  "result(sums, maxima, rows); its labels are those of the loss");
+                  "sum_count<Output>, a noexcept add(pass) and result(sums, rows), or max_count<Output> as well, or "
+                  "alone, and result(sums, maxima, rows); its labels are those of the loss");
     return is_metric_for<Metric, Output, Label, T>;
 }
 /// The same of all metrics of a list.

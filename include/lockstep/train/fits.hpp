@@ -4,24 +4,31 @@
 // arguments of one that fails.
 // Tested by tests/build_failures.
 
+#include <concepts>
 #include <cstddef>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/layers/concept.hpp"
+#include "lockstep/layers/traits.hpp"
 #include "lockstep/loss/concept.hpp"
 #include "lockstep/metrics/concept.hpp"
+#include "lockstep/model/binding.hpp"
 #include "lockstep/model/initialise.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/partition/concept.hpp"
+#include "lockstep/reduce/choose.hpp"
+#include "lockstep/report/events.hpp"
+#include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/concept.hpp"
 #include "lockstep/train/plan.hpp"
 

@@ -153,7 +153,7 @@ template <class Plan>
     detail::check_most(of.lanes, "lanes", most_lanes);
     detail::check_most(of.threads, "threads on a rank", most_threads);
     detail::check_most(of.workers, "workers", most_lanes);
-    if constexpr (std::is_same_v<decltype(of.clip), sync::clip_by_global_norm>)
+    if constexpr (std::is_base_of_v<sync::clip_by_global_norm, decltype(of.clip)>)
         if (constexpr double least = std::numeric_limits<typename decltype(of.precision)::type>::min();
             of.clip.norm > 0 && of.clip.norm < least)
             core::fail(core::text("the plan clips gradients to a global norm of ", of.clip.norm,

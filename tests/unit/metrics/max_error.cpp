@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/metrics/max_error.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -30,6 +32,18 @@ double measure(const std::vector<T>& y, const std::vector<T>& t, std::size_t cut
 }
 
 }  // namespace
+
+TEST_CASE("metrics/max_error: a maximum has the same bits in any order", "[metrics]") {
+    const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+    for (const double a : {-inf, -1.0, -0.0, 0.0, 2.0, inf, nan, -nan})
+        for (const double b : {-inf, -1.0, -0.0, 0.0, 2.0, inf, nan, -nan}) {
+            double one = -inf, other = -inf;
+            for (const double value : {a, b}) metrics::take_largest(one, value);
+            for (const double value : {b, a}) metrics::take_largest(other, value);
+            CHECK(std::bit_cast<std::uint64_t>(one) == std::bit_cast<std::uint64_t>(other));
+            CHECK((std::isnan(one) ? std::isnan(a) || std::isnan(b) : one == std::max(a, b)));
+        }
+}
 
 TEMPLATE_TEST_CASE("metrics/max_error: the largest difference, wherever it is, and a NaN stays", "[metrics]", float,
                    double) {

@@ -182,13 +182,14 @@ TEST_CASE("numbers that are shown twice or not at all are refused", "[saving]") 
 
 TEST_CASE("the role of a state is a name", "[saving]") {
     std::vector<float> numbers(2);
-    for (const std::string_view role : {"", "slow\tweights", "slow\nweights", "slow/weights", "\xc3\xa4"}) {
+    for (const std::string_view role :
+         {"", "slow\tweights", "slow\nweights", "slow/weights", "slow_weights", "\xc3\xa4"}) {
         state_parts parts;
         CHECK_THROWS_WITH(parts(state_part<float>{.role = role, .numbers = numbers}),
                           Catch::Contains("which is no name; call it by letters"));
         CHECK(parts.all().empty());
     }
     state_parts parts;
-    parts(state_part<float>{.role = "Slow_weights-2 of 3", .numbers = numbers});
+    parts(state_part<float>{.role = "Slow weights-2 of 3", .numbers = numbers});
     CHECK(parts.all().size() == 1);
 }

@@ -161,7 +161,8 @@ struct inference {
     }
 
 private:
-    /// The sums of all metrics, lane by lane. For metrics with several of them every rank reads the label of sample 0.
+    /// The sums of all metrics, lane by lane, and their maxima. For metrics with a result every rank reads the label of
+    /// sample 0.
     template <class... Metrics>
     class metric_sums {
         static constexpr std::array<std::size_t, sizeof...(Metrics)> counts{metrics::sums_of<Metrics, output>...};
@@ -205,6 +206,7 @@ private:
                 comm::run(of.ranks.named("metrics"),
                           collectives::all_gather(of.grid.rank, collectives::equal_strips(of.grid.ranks, max_count)),
                           all);
+                std::ranges::fill(maxima_, -std::numeric_limits<double>::infinity());  // the same on every rank
                 for (std::size_t i = 0; i < max_count * of.grid.ranks; ++i)
                     metrics::take_largest(maxima_[i % max_count], all[i]);
             }
