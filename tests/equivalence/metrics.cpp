@@ -326,10 +326,10 @@ TEST_CASE("equivalence/metrics: several sums have the same bits on any number of
         CHECK(here.precision.at(c) == (predicted > 0 ? right / predicted : 0));
         CHECK(here.recall.at(c) == (labelled > 0 ? right / labelled : 0));
     }
-    // Every rank fails; one that hears of another first says which: "rank 1: ".
-    const std::string why = "lockstep: top_k has k = 10 among 10 classes: every answer would be right;";
+    // Every rank refuses it with the same words, and goes on.
     CHECK_THROWS_WITH(trainer.evaluate(test.set(), metrics::list{metrics::top_k{.k = 10}}),
-                      Catch::StartsWith(why) || (Catch::StartsWith("rank ") && Catch::Contains(": " + why)));
+                      Catch::StartsWith("lockstep: top_k has k = 10 among 10 classes: every answer would be right;"));
+    CHECK(trainer.evaluate(test.set(), metrics::list{metrics::top_k{.k = 9}})["top_k"] > 0);
 }
 
 TEST_CASE("equivalence/metrics: R^2 of a regression far from 0, and targets that are all alike", "[equivalence]") {
@@ -395,21 +395,18 @@ TEST_CASE("equivalence/metrics: R^2 of a regression far from 0, and targets that
         } catch (const ls::core::error& error) {
             said = error.what();
         }
-        // Every rank fails; one that hears of another first says which: "rank 1: ".
-        const std::string why = "lockstep: r_squared is not defined: all 77 targets of output 0 are alike";
-        const std::size_t at = said.find(why);
-        CHECK((at == 0 || (at != said.npos && said.starts_with("rank "))));
+        CHECK(said.starts_with("lockstep: r_squared is not defined: all 77 targets of output 0 are alike"));
         const auto [least, most] = std::ranges::minmax(t);
         CHECK(trainer.evaluate(set, signs{2 * most})["signs"] == -1);
         for (const double bound : {least, (least + most) / 2, most}) {
             CHECK(trainer.evaluate(set, signs{bound})["signs"] == 1);
-            std::string why;
+            std::string message;
             try {
                 (void)trainer.evaluate(set, signs{bound, true});
             } catch (const ls::core::error& failure) {
-                why = failure.what();
+                message = failure.what();
             }
-            CHECK((why.starts_with("lockstep: signs is nan over ") || why.starts_with("rank ")));
+            CHECK(message.starts_with("lockstep: signs is nan over "));
         }
         return std::pair{got.outputs, by_output};
     };

@@ -331,16 +331,34 @@ TEST_CASE("training/agreement: a mean of what layers observe that is not finite 
         }
 }
 
-TEST_CASE("training/agreement: an evaluation that is not finite", "[training]") {
+TEST_CASE("training/agreement: an evaluation that is not finite, after which the trainer goes on", "[training]") {
     const mpi::communicator world;
     ls::trainer trainer{world, recipe()};
-    auto weights = trainer.all_weights();
+    const auto found = trainer.evaluate(all.set());
+    const auto sound = trainer.all_weights();
+    auto weights = sound;
     std::fill(weights.begin(), weights.end(), 1e30F);
     trainer.load_weights(weights);
     const auto text = failure_of([&] { (void)trainer.evaluate(all.set()); });
     check_all_told(world, text, "the loss is ");
     check_all_told(world, text, " over data in memory (64 samples of 12x12x1); ");
-    check_all_told(world, text, "those that load_weights() was given after step 0");
+    for (const std::string& other : of_all(world, text)) CHECK(other == text);
+    CHECK(trainer.weights_state().text(0).find("those that load_weights() was given after step 0") !=
+          std::string::npos);
+    trainer.load_weights(sound);
+    const auto again = trainer.evaluate(all.set());
+    CHECK(again.loss == found.loss);
+    CHECK(again.accuracy == found.accuracy);
+    trainer.fit(all.set(), ls::steps{1});
+
+    // What it was asked for made no sense, on one rank or on all.
+    const samples<> none{0};
+    check_all_told(world, failure_of([&] { (void)trainer.evaluate(none.set()); }), "has no samples to evaluate");
+    const samples<> fewer{world.rank() == 0 ? std::size_t{64} : std::size_t{32}};
+    if (world.size() > 1)
+        check_all_told(world, failure_of([&] { (void)trainer.evaluate(fewer.set()); }), "samples to evaluate");
+    trainer.fit(all.set(), ls::steps{1});
+    CHECK(trainer.report().steps == 2);
 }
 
 TEST_CASE("training/agreement: a rank that is late for a step that the others gave up", "[training]") {

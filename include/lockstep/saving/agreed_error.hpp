@@ -30,15 +30,16 @@ private:
 };
 
 /// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Where that
-/// is not rank 0 and others have none, a line says where it comes from. Collective.
-template <class F>
+/// is not rank 0 and others have none, a line says where it comes from. Exceptions that are no `Caught` pass through: to
+/// other ranks they are like any other. Collective.
+template <class Caught = std::exception, class F>
 [[gnu::cold]] void together(const comm::group& ranks, const F& f) {
     std::string mine;
     try {
         f();
     } catch (const comm::remote_failure&) {
         throw;
-    } catch (const std::exception& failure) {
+    } catch (const Caught& failure) {
         mine = failure.what();
         if (mine.empty()) mine = "lockstep: an exception without a text";
     }
@@ -51,6 +52,18 @@ template <class F>
     ranks.aborts().watched_by()->describe_call_site(here);
     const auto places = ranks.gather_all(here.text());
     throw agreed_error{ranks, core::text(all[first], "\n    on rank ", first, ": ", places[first])};
+}
+
+/// Calls f(), which throws on all ranks alike or on none, when nothing is under way: after a gather of what it looks at.
+template <class F>
+void alike(const comm::group& ranks, const F& f) {
+    try {
+        f();
+    } catch (const comm::remote_failure&) {
+        throw;
+    } catch (const core::error& failure) {
+        throw agreed_error{ranks, failure.what()};
+    }
 }
 
 }  // namespace lockstep::saving

@@ -29,6 +29,7 @@
 #include "lockstep/metrics/list.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/report/measured.hpp"
+#include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/tensor/views.hpp"
 #include "lockstep/train/engine/agreement.hpp"
@@ -114,13 +115,18 @@ struct inference {
         result.samples = set.size();
         if constexpr (has_accuracy) result.accuracy = sum[1] / static_cast<double>(set.size());
         if constexpr (sizeof...(Metrics) > 0) others.over_ranks(*this);
-        require_finite("the loss", result.loss, set);
-        if constexpr (sizeof...(Metrics) > 0)
-            core::for_each_index<sizeof...(Metrics)>([&](auto metric) { others.finish(also, metric, set, result); });
+        const auto finish = [&] {
+            require_finite("the loss", result.loss, set);
+            if constexpr (sizeof...(Metrics) > 0)
+                core::for_each_index<sizeof...(Metrics)>(
+                    [&](auto metric) { others.finish(also, metric, set, result); });
+        };
+        // All ranks have the same sums. What makes a result of them is a user's, and may fail on one.
         if constexpr ((metrics::HasResult<Metrics> || ...))
-            ranks.end_together();  // what makes a result of the sums may fail
+            saving::together<core::error>(ranks, finish);
         else
-            ranks.aborts().passed();  // a rank with all sums knows that no rank can fail any more
+            saving::alike(ranks, finish);
+        ranks.aborts().passed();  // a rank with all sums knows that no rank can fail any more
         return result;
     }
 
@@ -129,15 +135,21 @@ struct inference {
         return evaluate(set, metrics::list<Metric>{also});
     }
 
-    /// Throws core::error, on all ranks alike, where evaluate() would without a look at the network. Collective.
+    /// Throws core::error, on all ranks alike, where evaluate() would without a look at the network: the trainer goes on
+    /// after it, unless samples cannot be read or are others. Collective.
     template <class Dataset, class... Metrics>
     static void require_evaluable(const comm::group& ranks, const Dataset& set, const metrics::list<Metrics...>& also) {
-        require_names<Metrics...>();
-        require_samples(set, "evaluate");
-        require_equal(ranks, set.size(), "samples to evaluate");
-        agree_on(ranks, set);
+        saving::together<core::error>(ranks, [&] {
+            require_names<Metrics...>();
+            require_samples(set, "evaluate");
+            require_settings(also);
+        });
+        saving::alike(ranks, [&] {
+            require_equal(ranks, set.size(), "samples to evaluate");
+            agree_on(ranks, set);
+            if constexpr (sizeof...(Metrics) > 0) agree_on_metrics(ranks, also);
+        });
         require_same_samples<T>(ranks, set);
-        if constexpr (sizeof...(Metrics) > 0) agree_on_metrics(ranks, also);
     }
 
     /// The outputs for these rows, as an xtensor that owns them. Ranks may bring other numbers of rows. Collective in a
@@ -267,15 +279,20 @@ private:
         comm::buffer<double> all_;
     };
 
+    template <class... Metrics>
+    static void require_settings(const metrics::list<Metrics...>& also) {
+        core::for_each_index<sizeof...(Metrics)>([&](auto index) {
+            const auto& metric = core::get<index>(also.all);
+            detail::check_part(metric);
+            if constexpr (requires { metric.check_outputs(output::size); }) metric.check_outputs(output::size);
+        });
+    }
     /// Every rank asks for the same, by its settings. Collective.
     template <class... Metrics>
     static void agree_on_metrics(const comm::group& ranks, const metrics::list<Metrics...>& also) {
         std::string text;
         core::for_each_index<sizeof...(Metrics)>([&](auto index) {
-            const auto& metric = core::get<index>(also.all);
-            detail::check_part(metric);
-            if constexpr (requires { metric.check_outputs(output::size); }) metric.check_outputs(output::size);
-            text += core::text(text.empty() ? "" : " ", describe(metric));
+            text += core::text(text.empty() ? "" : " ", describe(core::get<index>(also.all)));
         });
         agree(ranks, {{"metrics", text}});
     }
