@@ -30,8 +30,8 @@ private:
 };
 
 /// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Where that
-/// is not rank 0 and others have none, a line says where it comes from. Exceptions that are no `Caught` pass through: to
-/// other ranks they are like any other. Collective.
+/// is not rank 0 and others have none, a line says where it comes from. Exceptions that are no `Caught` pass through:
+/// to other ranks they are like any other. Collective.
 template <class Caught = std::exception, class F>
 [[gnu::cold]] void together(const comm::group& ranks, const F& f) {
     std::string mine;
@@ -54,7 +54,8 @@ template <class Caught = std::exception, class F>
     throw agreed_error{ranks, core::text(all[first], "\n    on rank ", first, ": ", places[first])};
 }
 
-/// Calls f(), which throws on all ranks alike or on none, when nothing is under way: after a gather of what it looks at.
+/// Calls f(), which throws on all ranks alike or on none, when nothing is under way: after a gather of what it looks
+/// at.
 template <class F>
 void alike(const comm::group& ranks, const F& f) {
     try {

@@ -200,9 +200,9 @@ template <class T, narrow Narrow = narrow::automatic>
 
 /// dw = the gradient with respect to the weights, dbias (filters entries, or null) that with respect to the bias. Each
 /// element is one chain from zero over samples, output rows and output columns in ascending order; few filters have a
-/// chain for each element of a vector, see planes_weights.hpp, unless one register tile holds all weights. Threads
-/// split dw, so small kernels use few of them. Cost: batch x flops(), one packed copy of dy, kernel_rows x
-/// kernel_columns / stride of x.
+/// chain for each element of a vector, see few_filters_backward_weights.hpp, unless one register tile holds all
+/// weights. Threads split dw, so small kernels use few of them. Cost: batch x flops(), one packed copy of dy,
+/// kernel_rows x kernel_columns / stride of x.
 template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
 void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                   resources<T> use) noexcept {

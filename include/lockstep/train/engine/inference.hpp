@@ -135,8 +135,8 @@ struct inference {
         return evaluate(set, metrics::list<Metric>{also});
     }
 
-    /// Throws core::error, on all ranks alike, where evaluate() would without a look at the network: the trainer goes on
-    /// after it, unless samples cannot be read or are others. Collective.
+    /// Throws core::error, on all ranks alike, where evaluate() would without a look at the network: the trainer goes
+    /// on after it, unless samples cannot be read or are others. Collective.
     template <class Dataset, class... Metrics>
     static void require_evaluable(const comm::group& ranks, const Dataset& set, const metrics::list<Metrics...>& also) {
         saving::together<core::error>(ranks, [&] {
@@ -291,9 +291,8 @@ private:
     template <class... Metrics>
     static void agree_on_metrics(const comm::group& ranks, const metrics::list<Metrics...>& also) {
         std::string text;
-        core::for_each_index<sizeof...(Metrics)>([&](auto index) {
-            text += core::text(text.empty() ? "" : " ", describe(core::get<index>(also.all)));
-        });
+        core::for_each_index<sizeof...(Metrics)>(
+            [&](auto index) { text += core::text(text.empty() ? "" : " ", describe(core::get<index>(also.all))); });
         agree(ranks, {{"metrics", text}});
     }
 
