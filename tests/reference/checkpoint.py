@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# An independent reader of checkpoints, by json and NumPy. checkpoint.py CHECKPOINT ROWS.npy: prints its arrays, and what
+# An independent reader of checkpoints, by json and NumPy. checkpoint.py CHECKPOINT ROWS.npy prints its arrays, and what
 # a network of dense layers with a relu between them gives for the rows. Exit code 77 without NumPy.
 import json
 import sys

@@ -74,7 +74,7 @@ double from_orthonormal(const std::vector<T>& p, std::size_t rows) {
 TEMPLATE_TEST_CASE("compress/power_sgd: three steps with error feedback are those of the formulas", "[compress]", float,
                    double) {
     using T = TestType;
-    for (const auto& expected : {reference::first, reference::second, reference::third}) {
+    for (const auto& expected : {reference::first, reference::second, reference::third, reference::fourth}) {
         INFO(expected.rows << " x " << expected.columns << ", rank " << expected.rank);
         const matrix shape{expected.rows, expected.columns};
         by_hand<T, error_feedback<power_sgd>> sum{error_feedback{power_sgd{.rank = expected.rank}}, shape,

@@ -152,7 +152,7 @@ struct power_sgd {
     std::vector<double> residual{};                ///< of worker 1 behind the last one
 };
 """)
-for name, rows, columns, rank in (("first", 9, 7, 1), ("second", 12, 10, 2), ("third", 6, 20, 3)):
+for name, rows, columns, rank in (("first", 9, 7, 1), ("second", 12, 10, 2), ("third", 6, 20, 3), ("fourth", 11, 9, 4)):
     means, residual = power_sgd(rows, columns, rank, 3)
     print(f"inline const power_sgd {name}{{\n    .rows = {rows}, .columns = {columns}, .rank = {rank},")
     print("    .means = {" + ",\n        ".join(listed(flat(one)) for one in means) + "},")
