@@ -33,7 +33,7 @@ struct sums_pass {
     tensor::targets<Label, T> target;  ///< their labels
     tensor::targets<Label, T> first;   ///< of sample 0 of the data set, on every rank: a shift against cancellation
     std::span<double> sums;            ///< sum_count<Output> of them, to be added to; zero before the first rows
-    std::span<double> maxima{};        ///< max_count<Output> of them, by take_largest(); minus infinity before
+    std::span<double> maxima{};        ///< max_count<Output> of them, by take_largest(); minus infinity at first
 };
 
 /// `result(sums, maxima, rows)`, where a metric has maxima, makes a value of a type of its own of the sums and the

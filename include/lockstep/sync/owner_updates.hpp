@@ -286,11 +286,9 @@ protected:
         }
         const std::size_t first_bad = norms_.finish();
         times_.end_update(queue_.first() + queue_.size() - 1);
-        try {
-            norms_.require_factor();
-        } catch (...) {
+        if (!norms_.has_factor()) {
             change_->call_off();
-            throw;
+            norms_.refuse_factor();
         }
         return first_bad;
     }

@@ -191,13 +191,12 @@ public:
         return bad;
     }
 
-    /// Throws core::error, on all ranks alike, where the clipping gives no factor that gradients can have.
-    void require_factor() const {
-        if (factor_ >= 0 && factor_ <= static_cast<double>(std::numeric_limits<T>::max())) return;
-        if constexpr (clips<clip_type>)
-            core::fail(core::text("plan::clip, ", clip_type::name, ", gives the factor ", factor_,
-                                  " for gradients of the norm ", total_, " in step ", step_ + 1),
-                       core::text("make factor(norm) return a number from 0 to ", std::numeric_limits<T>::max()));
+    /// Whether the factor of the clipping is one that gradients can have: on all ranks alike.
+    [[nodiscard]] bool has_factor() const noexcept { return factor_ >= 0 && factor_ <= most_factor; }
+    [[noreturn, gnu::cold]] void refuse_factor() const {
+        core::fail(core::text("plan::clip, ", clip_type::name, ", gives the factor ", factor_,
+                              " for gradients of the norm ", total_, " in step ", step_ + 1),
+                   core::text("make factor(norm) return a number from 0 to ", most_factor));
     }
 
     /// An update of weights of one tensor, with its norms and the clipped gradient; whether all numbers are finite.
@@ -215,6 +214,7 @@ public:
     }
 
 private:
+    static constexpr double most_factor = std::numeric_limits<T>::max();
     static constexpr std::size_t longest = std::size_t{1} << 14U;  // numbers of a task
 
     /// Where norms are those of gradients.

@@ -4,20 +4,19 @@
 // stays the only one.
 
 #include <cstddef>
-#include <cstdint>
 #include <source_location>
+#include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
-#include "lockstep/compress/reduction.hpp"
-#include "lockstep/compress/sparse_sum.hpp"
-#include "lockstep/core/random.hpp"
 #include "lockstep/data/concept.hpp"
+#include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/flatten.hpp"
-#include "lockstep/loss/concept.hpp"
 #include "lockstep/metrics/concept.hpp"
 #include "lockstep/metrics/list.hpp"
 #include "lockstep/model/initialise.hpp"
@@ -27,8 +26,8 @@
 #include "lockstep/optim/sgd.hpp"
 #include "lockstep/partition/concept.hpp"
 #include "lockstep/partition/data.hpp"
-#include "lockstep/report/events.hpp"
-#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/batch.hpp"
+#include "lockstep/tensor/shape.hpp"
 #include "lockstep/train/fits.hpp"
 #include "lockstep/train/plan.hpp"
 
@@ -83,17 +82,17 @@ template <class Output, class T, class Loss>
 /// A bound layer, with a message where it is not complete.
 template <class Layer, class T>
 struct checked_layer {
-    static constexpr bool takes_observed = absorbs<Layer, T>;
-    static_assert(takes_observed,
+    static_assert(absorbs<Layer, T>,
                   "lockstep: a layer with statistics has a const noexcept absorb(std::span<T> running, "
                   "std::span<const T> observed)");
-    static_assert(is_complete<Layer, T> || !takes_observed,
+    static_assert(is_complete<Layer, T> || !absorbs<Layer, T>,
                   "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name, flops, "
                   "forward(pass), backward(pass)");
-    static_assert(names_its_arrays<Layer>,
+    static_assert(layer_api::names_its_arrays<Layer>,
                   "lockstep: each parameter and statistic of a layer has a name, and no two of them the same: files "
                   "tell them apart by it");
-    static constexpr bool sound = is_complete<Layer, T> && names_its_arrays<Layer> && !layer_api::is_unbound<Layer>;
+    static constexpr bool sound =
+        is_complete<Layer, T> && layer_api::names_its_arrays<Layer> && !layer_api::is_unbound<Layer>;
 };
 
 /// Whether all layers can be bound and are complete. Each layer is named where this is instantiated, so messages have a

@@ -182,8 +182,6 @@ inline constexpr bool is_complete = layer_api::Layer<Layer, T>;
 /// Its running statistics take what was observed.
 template <class Layer, class T>
 inline constexpr bool absorbs = !layer_api::has_statistics<Layer> || layer_api::Absorbs<Layer, T>;
-template <class Layer>
-inline constexpr bool names_its_arrays = layer_api::names_its_arrays<Layer>;
 template <class Dataset, class T>
 inline constexpr bool is_dataset = data::Dataset<Dataset, T>;
 template <class Sample, class Input>
