@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
         if (folder.empty()) {
             trainer.fit(training, end);
         } else {
-            if (ls::saving::exists_in(folder)) trainer.resume(folder);
+            if (ls::saving::exists_in(trainer.ranks(), folder)) trainer.resume(folder);
             trainer.fit(training, end, ls::checkpoint{folder, 20, 2}, ls::progress{std::cout, 1, false});
         }
         const auto hash = trainer.weights_hash();

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
         }};
         const std::string text = ls::summary(trainer);
         if (world.rank() == 0) std::cout << text << std::flush;
-        if (!folder.empty() && ls::saving::exists_in(folder)) trainer.resume(folder);
+        if (!folder.empty() && ls::saving::exists_in(trainer.ranks(), folder)) trainer.resume(folder);
 
         const ls::data::digits training{.count = 3'200}, held_out{.count = 500, .first = 1'000'000};
         const ls::until_epoch end{argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 2};

@@ -221,6 +221,20 @@ TEST_CASE("a folder has one run at a time", "[saving]") {
     }
 }
 
+TEST_CASE("a folder that one rank does not see is an error before the first step", "[saving]") {
+    const shared_folder folder;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        ls::trainer trainer{group, recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{})};
+        CHECK_THROWS_WITH(
+            trainer.fit(training.set(), ls::steps{6},
+                        ls::checkpoint{folder.path + (group.rank() == 0 ? "/here" : "/elsewhere"), 6}),
+            Catch::Contains("rank 1 does not see " + folder.path + "/elsewhere, which rank 0 has made; name a folder"));
+        CHECK(trainer.report().steps == 0);
+        trainer.fit(training.set(), ls::steps{2}, ls::checkpoint{folder.path + "/here", 2});
+        CHECK(trainer.report().steps == 2);
+    });
+}
+
 /// Puts a file in the place of a folder, after the fit() has begun.
 struct breaks_folder {
     std::string path;
@@ -377,12 +391,16 @@ TEST_CASE("a checkpoint deletes nothing that is not its own", "[saving]") {
     const shared_folder folder;
     on_groups({2}, [&](const mpi::communicator& group) {
         const std::string notes = folder.path + "/writing-notes", other = folder.path + "/writing-0123456789abcdeg",
-                          left = folder.path + "/writing-0123456789abcdef";
-        if (group.rank() == 0)
-            for (const std::string& one : {notes, other, left}) {
+                          left = folder.path + "/writing-0123456789abcdef", half = folder.path + "/step-1",
+                          kept = folder.path + "/step-3", file = folder.path + "/step-5";
+        if (group.rank() == 0) {
+            for (const std::string& one : {notes, other, left, half, kept}) {
                 files::create_directory(one);
                 std::ofstream{one + "/state.safetensors"} << "mine";
             }
+            std::ofstream{kept + "/notes.txt"} << "mine";
+            std::ofstream{file} << "mine";
+        }
         group.barrier();
         ls::trainer trainer{group, recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{})};
         trainer.fit(training.set(), ls::steps{6}, ls::checkpoint{folder.path, 2, 1});
@@ -390,6 +408,9 @@ TEST_CASE("a checkpoint deletes nothing that is not its own", "[saving]") {
         CHECK(files::exists(notes + "/state.safetensors"));
         CHECK(files::exists(other + "/state.safetensors"));
         CHECK_FALSE(files::exists(left));  // of a run that was killed
+        CHECK_FALSE(files::exists(half));  // while it deleted this one
+        CHECK(files::exists(kept + "/state.safetensors"));
+        CHECK(files::exists(file));
         CHECK_FALSE(files::exists(folder.path + "/step-4"));
         CHECK(files::exists(folder.path + "/step-6"));
     });
@@ -475,6 +496,10 @@ TEST_CASE("what a failed run was saving does not outlive it", "[saving]") {
         ls::trainer trainer{group, make()};
         trainer.fit(training.set(), ls::steps{4}, saves);
         CHECK(ls::saving::exists_in(folder.path));
+        // Rank 0 answers for all.
+        const ls::comm::group ranks{group};
+        CHECK(ls::saving::exists_in(ranks, group.rank() == 0 ? folder.path : folder.path + "/none"));
+        CHECK_FALSE(ls::saving::exists_in(ranks, group.rank() == 0 ? folder.path + "/none" : folder.path));
         group.barrier();
     });
 }

@@ -114,6 +114,12 @@ TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
     spoilt[1] = std::numeric_limits<float>::quiet_NaN();
     CHECK_THROWS_WITH((ls::predictor{net, spoilt, none}),
                       Catch::Contains("a predictor was given weights that are not finite; pass those of"));
+    // Means and variances in the wrong order.
+    constexpr auto normed = ls::sequential{ls::input<3>, batch_norm{}};
+    const std::vector<float> scale_and_shift(6, 1.0F), swapped{1, 1, 1, 0, -2, 0};
+    CHECK_THROWS_WITH(
+        (ls::predictor{normed, std::span<const float>{scale_and_shift}, std::span<const float>{swapped}}),
+        Catch::Contains("a predictor was given -2 at position 1 of 0.batch_norm.variance; pass running_"));
     ls::predictor one{net, weights, none};
     std::vector<float> x(2 * sample::size);
     CHECK_THROWS_WITH(one.predict(std::span<const float>{x}.first(100)), Catch::Contains("100 numbers"));

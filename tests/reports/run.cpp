@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
                      .optimizer = ls::optim::momentum{.beta = 0.5},
                      .schedule = [](std::uint64_t step) { return 0.1 / static_cast<double>(step + 1); },
                      .batch = 32}};
-        if (ls::saving::exists_in(folder + "/saved")) trainer.resume(folder + "/saved");
+        if (ls::saving::exists_in(trainer.ranks(), folder + "/saved")) trainer.resume(folder + "/saved");
         ls::json_log json{folder + "/run.jsonl"};
         ls::csv_log csv{folder + "/run.csv"};
         ls::tensorboard events{folder + "/events"};

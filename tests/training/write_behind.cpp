@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 2 4
-// A checkpoint that a thread could not write ends a fit() on all ranks, and nothing is under way then.
+// A checkpoint that a thread could not write ends a fit() on all ranks, and nothing is under way then; ranks wait for
+// one with a slow disk.
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -16,9 +18,12 @@
 
 /// The disk is full for all threads but this one.
 static std::atomic<bool> is_full{false};
+/// The next call takes so many seconds.
+static std::atomic<unsigned> slow{0};
 static pthread_t work;
 extern "C" int fdatasync(int file);
 extern "C" int fsync(int file) {
+    if (const unsigned seconds = slow.exchange(0); seconds > 0) ::sleep(seconds);
     if (is_full.load() && ::pthread_equal(work, ::pthread_self()) == 0) return errno = ENOSPC, -1;
     return ::fdatasync(file);
 }
@@ -55,4 +60,35 @@ TEST_CASE("one rank looks at the weights after a checkpoint that a thread could 
         CHECK(trainer.weights_hash() == whole.weights_hash());
         folder.clear();
     }
+}
+
+TEST_CASE("ranks wait for one whose disk takes longer than their timeout", "[training]") {
+    const mpi::communicator world;
+    if (world.size() != 2) return;
+    const support::shared_folder folder;
+    work = ::pthread_self();
+    auto recipe = support::large_recipe();
+    recipe.timeout = std::chrono::seconds{2};
+    constexpr unsigned longer = 4;
+    ls::trainer trainer{world, recipe};
+    trainer.fit(support::large_set(), ls::steps{2});
+    const auto be_slow = [&] { slow = world.rank() == 0 ? longer : 0; };
+    be_slow();
+    CHECK_NOTHROW(trainer.save(folder.path));
+    CHECK(slow == 0);
+    be_slow();
+    CHECK_NOTHROW(trainer.save_weights(folder.path + "/net.safetensors"));
+    CHECK(slow == 0);
+    const auto under_way = trainer.save_behind(folder.path);
+    be_slow();
+    trainer.fit(support::large_set(), ls::steps{2});
+    CHECK_NOTHROW(under_way->commit(2));
+    slow = 0;
+    // A step has its usual limit again.
+    if (world.rank() == 0) ::sleep(longer);
+    const auto step = [&] { trainer.fit(support::large_set(), ls::steps{1}); };
+    if (world.rank() == 0)
+        CHECK_THROWS_AS(step(), ls::comm::remote_failure);
+    else
+        CHECK_THROWS_WITH(step(), Catch::Contains("rank 1 has waited 2 s"));
 }

@@ -162,6 +162,7 @@ template <class T, class Network>
     for (const auto& [what, numbers] : {std::pair{"weight", weights}, std::pair{"running statistic", statistics}})
         if (const std::size_t bad = kernels::first_non_finite(numbers); bad != numbers.size())
             core::fail(core::text(what, " ", bad, " is ", numbers[bad]), "write a network whose numbers are finite");
+    saving::require_variances<Network>(statistics, "an ONNX file");
 }
 
 /// As ONNX wants names of values to be. Those that the writer makes have a point.
@@ -178,15 +179,18 @@ template <class T, class Network>
 /// `how.images` says otherwise. Constants have the names of a weight file. Throws core::error for other numbers of
 /// weights, for such that are not finite, and for more than 2 GiB; a layer that cannot be written does not compile (see
 /// onnx_node). Cost: a copy of the weights, twice.
-template <class Net, class T>
-[[nodiscard]] std::string onnx_bytes(const Net& net, std::span<const T> weights, std::span<const T> statistics,
+template <class Net, class Weights, class Statistics>
+    requires requires(const Weights& weights, const Statistics& statistics) { *weights.data() + *statistics.data(); }
+[[nodiscard]] std::string onnx_bytes(const Net& net, const Weights& weights, const Statistics& statistics,
                                      const onnx_options& how = {}) {
-    detail::require_numbers<T, model::network<Net, 1>>(weights, statistics);
+    using T = std::remove_cvref_t<decltype(*weights.data())>;
+    const std::span<const T> numbers{weights.data(), weights.size()}, others{statistics.data(), statistics.size()};
+    detail::require_numbers<T, model::network<Net, 1>>(numbers, others);
     if (!detail::is_identifier(how.input) || !detail::is_identifier(how.output) || how.input == how.output)
         core::fail(core::text("an ONNX file with the input '", core::excerpt(how.input), "' and the output '",
                               core::excerpt(how.output), "'"),
                    "give each a name of its own, of letters, digits and underscores, that does not begin with a digit");
-    return detail::onnx_writer<T, Net>{net, weights, statistics, how}.serialised();
+    return detail::onnx_writer<T, Net>{net, numbers, others, how}.serialised();
 }
 
 /// The same as a file, whole or not at all: `write_onnx("net.onnx", net, trainer.all_weights(),
@@ -195,9 +199,7 @@ template <class Net, class Weights, class Statistics>
     requires requires(const Weights& weights, const Statistics& statistics) { *weights.data() + *statistics.data(); }
 void write_onnx(const std::string& path, const Net& net, const Weights& weights, const Statistics& statistics,
                 const onnx_options& how = {}) {
-    using T = std::remove_cvref_t<decltype(*weights.data())>;
-    const std::string bytes =
-        onnx_bytes<Net, T>(net, {weights.data(), weights.size()}, {statistics.data(), statistics.size()}, how);
+    const std::string bytes = onnx_bytes(net, weights, statistics, how);
     core::replacement to{path};
     core::output_file file;
     file.open(to.writing());

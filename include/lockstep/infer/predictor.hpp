@@ -175,6 +175,7 @@ private:
                 core::fail(core::text("a predictor was given ", of == &weights_ ? "weights" : "running statistics",
                                       " that are not finite"),
                            "pass those of a trainer whose losses are finite");
+        saving::require_variances<network>(std::span<const T>{statistics_}, "a predictor");
     }
 
     [[nodiscard, gnu::cold]] std::vector<value_plan::node> nodes() const {

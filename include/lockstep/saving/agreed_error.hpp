@@ -4,12 +4,15 @@
 // Tested by tests/equivalence/checkpoints.cpp.
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <string>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/comm/watch/abort_channel.hpp"
 #include "lockstep/comm/watch/call_site.hpp"
+#include "lockstep/comm/watch/wait.hpp"
 #include "lockstep/comm/watch/watch.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -27,6 +30,24 @@ public:
 
 private:
     const comm::group_record* group_;  // not read: it may be gone
+};
+
+/// While it lives, ranks wait for each other up to so many times as long: one writes more than others, or to a slower
+/// disk. All of them must be known to have come to it.
+class long_waits {
+public:
+    static constexpr double times = 60;  ///< an hour instead of the usual minute
+
+    explicit long_waits(const comm::group& ranks) : of_{ranks.aborts()}, usual_{of_.timeout()} {
+        of_.set_timeout(usual_ * times);
+    }
+    long_waits(const long_waits&) = delete;
+    long_waits& operator=(const long_waits&) = delete;
+    ~long_waits() { of_.set_timeout(usual_); }
+
+private:
+    comm::abort_channel& of_;
+    std::chrono::duration<double> usual_;
 };
 
 /// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Where that
@@ -61,6 +82,8 @@ void alike(const comm::group& ranks, const F& f) {
     try {
         f();
     } catch (const comm::remote_failure&) {
+        throw;
+    } catch (const comm::stalled&) {
         throw;
     } catch (const core::error& failure) {
         throw agreed_error{ranks, failure.what()};

@@ -60,6 +60,7 @@ class placed_file {
 public:
     enum class use : unsigned char { make, write, read };
 
+    // Never for both: NFS then writes whole pages that it has read, also what other ranks have written in them since.
     /// make: there must be none of that name. `bytes`: its size; room for it is taken now, where the file system can.
     [[gnu::cold]] placed_file(std::string path, use how, std::uint64_t bytes = 0);
 
@@ -91,9 +92,15 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
 /// Names in it, in no order, but for . and ..; none where there is no such folder.
 [[nodiscard, gnu::cold]] std::vector<std::string> names_in(const std::string& folder);
 [[nodiscard, gnu::cold]] bool exists(const std::string& path);
+/// The same for what another machine may just have made: a network file system answers from memory for a while, but
+/// not where the folders above are opened anew. Looks for three seconds.
+[[nodiscard, gnu::cold]] bool appears(const std::string& path);
 /// What a checkpoint consists of, the manifest first, and then the folder if nothing else is in it. Of a link to one
 /// only the link goes. What cannot be removed stays.
 [[gnu::cold]] void remove_checkpoint(const std::string& folder) noexcept;
+
+/// Whether it is a folder with the state of a checkpoint and nothing else: its manifest, which goes first, is gone.
+[[nodiscard, gnu::cold]] bool is_remainder(const std::string& folder);
 
 /// Held by one process at a time: FOLDER/lock. Where the file system has no locks, nothing is held.
 class folder_lock {
@@ -163,7 +170,7 @@ LOCKSTEP_FUNCTION placed_file::placed_file(std::string path, use how, std::uint6
     if (how != use::make && ::stat(path_.c_str(), &about) == 0 && !S_ISREG(about.st_mode))
         core::fail(core::text("cannot open ", path_, ": ", core::detail::kind_problem(about.st_mode)),
                    "name what a run has written, on a disk");
-    const int flags = how == use::make ? O_RDWR | O_CREAT | O_EXCL : how == use::write ? O_RDWR : O_RDONLY;
+    const int flags = how == use::make ? O_WRONLY | O_CREAT | O_EXCL : how == use::write ? O_WRONLY : O_RDONLY;
     open_ = descriptor{detail::again([&] { return ::open(path_.c_str(), flags | O_CLOEXEC, 0666); })};
     if (!open_.is_open()) fail(how == use::make ? "make" : "open");
     if (how != use::make || bytes == 0) return;
@@ -239,15 +246,33 @@ LOCKSTEP_FUNCTION std::vector<std::string> names_in(const std::string& folder) {
         if (errno == ENOENT) return out;
         detail::fail_path("read", folder, errno);
     }
-    while (const dirent* one = ::readdir(open))
+    errno = 0;
+    while (const dirent* one = ::readdir(open)) {
         if (const std::string_view name = one->d_name; name != "." && name != "..") out.emplace_back(name);
+        errno = 0;
+    }
+    const int reason = errno;
     ::closedir(open);
+    if (reason != 0) detail::fail_path("read", folder, reason);
     return out;
 }
 
 LOCKSTEP_FUNCTION bool exists(const std::string& path) {
     struct stat about {};
-    return ::lstat(path.c_str(), &about) == 0;
+    if (::lstat(path.c_str(), &about) == 0) return true;
+    if (errno != ENOENT && errno != ENOTDIR) detail::fail_path("look at", path, errno);
+    return false;
+}
+
+LOCKSTEP_FUNCTION bool appears(const std::string& path) {
+    constexpr int looks = 30;
+    for (int look = 0; look < looks; ++look) {
+        if (look > 0) ::usleep(100'000);
+        for (std::size_t end = path.find('/', 1); end != path.npos; end = path.find('/', end + 1))
+            if (DIR* const above = ::opendir(path.substr(0, end).c_str())) ::closedir(above);
+        if (exists(path)) return true;
+    }
+    return false;
 }
 
 LOCKSTEP_FUNCTION void remove_checkpoint(const std::string& folder) noexcept {
@@ -262,6 +287,13 @@ LOCKSTEP_FUNCTION void remove_checkpoint(const std::string& folder) noexcept {
     } catch (...) {  // no memory for a name: what stays is found another time
     }
     ::rmdir(folder.c_str());
+}
+
+LOCKSTEP_FUNCTION bool is_remainder(const std::string& folder) {
+    struct stat about {};
+    if (::lstat(folder.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) return false;
+    const auto names = names_in(folder);
+    return names.size() == 1 && names[0] == state_name.substr(1);
 }
 
 LOCKSTEP_FUNCTION folder_lock::folder_lock(const std::string& folder) {

@@ -3,10 +3,14 @@
 // How the arrays of a network are called in files.
 // Tested by tests/equivalence/weight_files.cpp.
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/layers/pass.hpp"
@@ -51,6 +55,19 @@ template <class Network>
         for (const auto& one : fact.observed) add(out.statistics, one, 1, layer);
     }
     return out;
+}
+
+/// Throws core::error where a running variance is below 0. `who`: what was given these statistics of the network.
+template <class Network, class T>
+[[gnu::cold]] void require_variances(std::span<const T> statistics, std::string_view who) {
+    for (const named_array& one : names_of<Network>().statistics) {
+        const auto part = statistics.first(one.size());
+        statistics = statistics.subspan(part.size());
+        const auto bad = one.is_square ? std::ranges::find_if(part, [](T number) { return number < 0; }) : part.end();
+        if (bad != part.end())
+            core::fail(core::text(who, " was given ", *bad, " at position ", bad - part.begin(), " of ", one.name),
+                       "pass running_statistics() of a trainer as they are: means and variances in its order");
+    }
 }
 
 /// rows x columns of the whole network; one extent for vectors.

@@ -35,8 +35,9 @@ struct checkpoint {
     bool stops = false;                       ///< its own
     run_lock held{};                          ///< its own: no other run writes to the folder
 
-    /// Makes the folder. Throws core::error for settings that make no sense, a folder that cannot be written or that
-    /// another run is writing to, and one with a later step. Collective.
+    /// Makes the folder. Throws core::error for settings that make no sense, a folder that a rank does not see or
+    /// cannot write, or that another run is writing to, one with a later step, and where MPI was initialised without
+    /// the threads of write_behind. Collective.
     template <class Trainer>
     void on_begin(Trainer& trainer, const report::run_begin& from) {
         under_way = nullptr;  // of a run that has failed
@@ -46,12 +47,19 @@ struct checkpoint {
             if (folder.empty()) core::fail("a checkpoint has no folder", "name one: checkpoint{\"runs/a\"}");
             if (every == 0)
                 core::fail("checkpoints after every 0th step were asked for", "take a number of steps such as 1000");
+            if (write_behind) background::require_threads();
             if (trainer.ranks().rank() != 0) return;
             make_folders(folder);
             run_lock now{folder};
             require_earlier(folder, from.steps);
             (void)folder_lock{folder};
             held = std::move(now);
+        });
+        together(trainer.ranks(), [&] {
+            if (trainer.ranks().rank() == 0) return;
+            const std::string file = folder + "/run.lock";
+            require_seen(trainer.ranks(), file, folder);
+            (void)placed_file{file, placed_file::use::write};
         });
     }
     /// Saves where it is due; after the last step of an epoch, or of a fit() that no observer ends earlier, on_epoch()

@@ -50,12 +50,28 @@ struct found {
     return exists(folder + "/manifest.json") || !list(folder).empty();
 }
 
+/// The same as rank 0 sees it, on all ranks: a network file system may show them other things for a while. Collective.
+[[nodiscard, gnu::cold]] inline bool exists_in(const comm::group& ranks, const std::string& folder) {
+    bool is_there = false;
+    together(ranks, [&] {
+        if (ranks.rank() == 0) is_there = exists_in(folder);
+    });
+    return ranks.gather_all(is_there)[0];
+}
+
 /// Throws core::error where the folder has a checkpoint after so many steps: resume() would take that one, and the run
 /// that is about to write is another one.
 [[gnu::cold]] inline void require_earlier(const std::string& folder, std::uint64_t steps) {
     if (const auto all = list(folder); !all.empty() && all[0].step > steps)
         core::fail(core::text(all[0].path, " is of a later step than this run, which is at step ", steps),
                    "resume from it, delete it, or name a folder for each run");
+}
+
+/// Throws core::error on a rank that does not see this file in a folder, which rank 0 has made.
+[[gnu::cold]] inline void require_seen(const comm::group& ranks, const std::string& file, const std::string& folder) {
+    if (!appears(file))
+        core::fail(core::text("rank ", ranks.rank(), " does not see ", folder, ", which rank 0 has made"),
+                   "name a folder on a file system that all ranks share");
 }
 
 /// The text of rank 0, on all ranks. Collective.
@@ -110,6 +126,12 @@ public:
     background(const background&) = delete;
     background& operator=(const background&) = delete;
     ~background() { wait(); }
+
+    /// Throws core::error where MPI was initialised without room for such a thread.
+    [[gnu::cold]] static void require_threads() {
+        comm::require_threads(comm::thread_use::beside, "a checkpoint is to be written behind the run",
+                              "leave write_behind out");
+    }
 
     /// On this rank; an error counts.
     [[nodiscard]] bool is_written() const noexcept { return is_written_.load(std::memory_order_acquire); }
@@ -242,9 +264,11 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
             run_ = run_lock{folder_};
             lock_ = folder_lock{folder_};
             require_earlier(folder_, facts_.at.steps);
-            // Of runs that were killed while they wrote.
+            // Of runs that were killed while they wrote, or deleted.
             for (const std::string& name : names_in(folder_))
-                if (detail::is_unfinished(name)) remove_checkpoint(core::text(folder_, "/", name));
+                if (const std::string path = core::text(folder_, "/", name);
+                    detail::is_unfinished(name) || (detail::parse_name(folder_, name) && is_remainder(path)))
+                    remove_checkpoint(path);
             path_ = detail::fresh_name(folder_, facts_.at.steps);
             // A name that a folder on a disk of another machine does not have.
             std::uint64_t token = 0;
@@ -259,9 +283,7 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
         together(ranks_, [&] {
             if (is_first) return;
             const std::string name = writing_ + std::string{state_name};
-            if (!exists(name))
-                core::fail(core::text("rank ", ranks_.rank(), " does not see ", writing_, ", which rank 0 has made"),
-                           "name a folder on a file system that all ranks share");
+            require_seen(ranks_, name, writing_);
             file_.emplace(name, placed_file::use::write);
         });
     } catch (...) {
@@ -312,6 +334,7 @@ LOCKSTEP_FUNCTION std::string writing::commit(std::size_t keep) {
 LOCKSTEP_FUNCTION std::string save(const comm::group& ranks, const std::string& folder, manifest facts,
                                    const state_parts& parts, const state_layout& layout, std::size_t keep) {
     writing to{ranks, folder, std::move(facts), layout};
+    const long_waits others{ranks};
     together(ranks, [&] { to.write(layout.runs(parts, false)); });
     return to.commit(keep);
 }
@@ -320,8 +343,7 @@ LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::st
                                          const state_parts& parts, const state_layout& layout)
     : ranks_{ranks}, to_{ranks, folder, std::move(facts), layout}, runs_{layout.runs(parts, false)} {
     const auto begin = [&] {
-        comm::require_threads(comm::thread_use::beside, "a checkpoint is to be written behind the run",
-                              "leave write_behind out");
+        require_threads();
         std::size_t bytes = 0;
         for (const file_run& one : runs_) bytes += one.bytes;
         core::with_memory("a copy of the state", bytes, "leave write_behind out, or use a machine with more memory",
@@ -360,6 +382,7 @@ LOCKSTEP_FUNCTION bool background::is_written_everywhere() const {
 
 LOCKSTEP_FUNCTION std::string background::commit(std::size_t keep) {
     wait();
+    const long_waits others{ranks_};
     together(ranks_, [&] {
         if (!problem_.empty()) throw core::error{problem_};
     });
@@ -392,8 +415,9 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
     together(ranks, [&] { out.facts = manifest::read(text, out.path + std::string{manifest_name}); });
     const std::string name = out.path + std::string{state_name};
     const std::uint64_t block = out.facts.block_bytes;
+    const long_waits others{ranks};
     together(ranks, [&] {
-        if (!exists(name))
+        if (ranks.rank() == 0 ? !exists(name) : !appears(name))
             core::fail(ranks.rank() == 0 ? core::text(name, " is missing")
                                          : core::text("rank ", ranks.rank(), " does not see ", name),
                        ranks.rank() == 0 ? damage_remedy : "name a folder on a file system that all ranks share");
@@ -461,6 +485,7 @@ LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layou
 
 LOCKSTEP_FUNCTION void restore(const comm::group& ranks, const stored& from, const state_parts& parts,
                                const state_layout& layout) {
+    const long_waits others{ranks};
     together(ranks, [&] {
         const placed_file file{from.path + std::string{state_name}, placed_file::use::read};
         for (const file_run& one : layout.runs(parts, true))

@@ -112,6 +112,8 @@ struct checkpoints<Plan, void> {
     [[gnu::cold]] static void save_weights(engine<Plan>& core, const std::string& path, std::span<const T> all,
                                            std::span<const T> statistics, const std::source_location& where) {
         core.on_all_ranks("save_weights", where, [&] {
+            core.ranks.end_together();  // all of them have come
+            const saving::long_waits others{core.ranks};
             saving::together(core.ranks, [&] {
                 if (core.ranks.rank() == 0) saving::write_weights(path, names_of(core), all, statistics);
             });

@@ -106,10 +106,18 @@ template <class Plan>
 /// Throws on all ranks alike where two of them differ, naming the first thing that does. Collective.
 [[gnu::cold]] void agree(const comm::group& ranks, const plan_text& mine);
 
-/// The same for a data set that has settings: every rank has to read its samples alike. Collective.
+/// Of a data set that has settings: every rank has to read its samples alike. Else nothing.
+template <class Dataset>
+[[nodiscard, gnu::cold]] plan_text text_of(const Dataset& set) {
+    if constexpr (requires { std::string{set.settings()}; })
+        return {{"data set", set.settings()}};
+    else
+        return {};
+}
+/// agree() on it. Collective.
 template <class Dataset>
 [[gnu::cold]] void agree_on(const comm::group& ranks, const Dataset& set) {
-    if constexpr (requires { std::string{set.settings()}; }) agree(ranks, {{"data set", set.settings()}});
+    if (const plan_text mine = text_of(set); !mine.empty()) agree(ranks, mine);
 }
 
 #if LOCKSTEP_BODIES

@@ -30,7 +30,7 @@ onnx::ModelProto parsed(const std::string& bytes) {
 template <class T = float>
 std::string bytes(const ls::infer::onnx_options& how = {}) {
     const std::vector<T> w(weights.begin(), weights.end()), s(statistics.begin(), statistics.end());
-    return ls::infer::onnx_bytes<std::remove_cvref_t<decltype(net)>, T>(net, w, s, how);
+    return ls::infer::onnx_bytes(net, w, s, how);
 }
 template <class F>
 std::string said(const F& f) {
@@ -60,8 +60,7 @@ struct silent {
 TEST_CASE("infer/onnx: constants have the names of a weight file, images are in the order of ONNX") {
     std::vector<float> numbers = weights;
     for (std::size_t i = 0; i < 48; ++i) numbers[i] = static_cast<float>(i);
-    const auto model =
-        parsed(ls::infer::onnx_bytes<std::remove_cvref_t<decltype(net)>, float>(net, numbers, statistics));
+    const auto model = parsed(ls::infer::onnx_bytes(net, numbers, statistics));
     CHECK(model.opset_import(0).version() == 17);
     std::vector<std::string> names, operations;
     for (const auto& one : model.graph().initializer()) names.push_back(one.name());

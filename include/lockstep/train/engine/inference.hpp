@@ -139,15 +139,17 @@ struct inference {
     /// on after it, unless samples cannot be read or are others. Collective.
     template <class Dataset, class... Metrics>
     static void require_evaluable(const comm::group& ranks, const Dataset& set, const metrics::list<Metrics...>& also) {
+        plan_text asked;
         saving::together<core::error>(ranks, [&] {
             require_names<Metrics...>();
             require_samples(set, "evaluate");
             require_settings(also);
+            asked = train::text_of(set);
+            if constexpr (sizeof...(Metrics) > 0) asked.emplace_back("metrics", text_of(also));
         });
         saving::alike(ranks, [&] {
             require_equal(ranks, set.size(), "samples to evaluate");
-            agree_on(ranks, set);
-            if constexpr (sizeof...(Metrics) > 0) agree_on_metrics(ranks, also);
+            if (!asked.empty()) agree(ranks, asked);
         });
         require_same_samples<T>(ranks, set);
     }
@@ -287,13 +289,13 @@ private:
             if constexpr (requires { metric.check_outputs(output::size); }) metric.check_outputs(output::size);
         });
     }
-    /// Every rank asks for the same, by its settings. Collective.
+    /// What every rank has to ask for alike.
     template <class... Metrics>
-    static void agree_on_metrics(const comm::group& ranks, const metrics::list<Metrics...>& also) {
+    [[nodiscard]] static std::string text_of(const metrics::list<Metrics...>& also) {
         std::string text;
         core::for_each_index<sizeof...(Metrics)>(
             [&](auto index) { text += core::text(text.empty() ? "" : " ", describe(core::get<index>(also.all))); });
-        agree(ranks, {{"metrics", text}});
+        return text;
     }
 
     /// All ranks have the same number.

@@ -151,6 +151,7 @@ template <class Network, class T>
                 core::fail(core::text("load_weights() was given ", some[bad], " at position ", bad, " of the ",
                                       some.data() == weights.data() ? "weights" : "running statistics"),
                            "load numbers that are finite");
+        saving::require_variances<Network>(statistics, "load_weights()");
     });
     const auto hashes =
         ranks.gather_all(std::array{core::hash(std::as_bytes(weights)), core::hash(std::as_bytes(statistics))});
