@@ -64,7 +64,7 @@ struct chain {
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(sparsifier, shape); }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(sparsifier); }
     [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
-        return compress::sends_all(sparsifier, step, from) && compress::sends_all(values, step, from);
+        return compress::sends_all(sparsifier, step, from) && compress::sends_all(values, step, selected(from, 0, 0));
     }
     void check_feedback() const {
         if constexpr (requires { values.check_feedback(); }) values.check_feedback();
@@ -91,17 +91,19 @@ struct chain {
     }
     template <class T>
     std::size_t encode(const encoding<T>& in) const noexcept {
-        return encode_block_by_block(in, [](std::span<T>, const std::uint32_t*) {});
+        return encode_block_by_block(in, [&](const encoding<T>& inside, std::span<T>, const std::uint32_t*) noexcept {
+            return values.encode(inside);
+        });
     }
     /// Snaps what is sent, block by block.
     template <class T>
     std::size_t encode_snapped(const encoding<T>& in, std::span<T> p) const noexcept {
-        return encode_block_by_block(in, [&](std::span<T> some, const std::uint32_t* indices) {
-            if constexpr (requires { values.snap(some); }) {
-                values.snap(some);
+        return encode_block_by_block(
+            in, [&](const encoding<T>& inside, std::span<T> some, const std::uint32_t* indices) noexcept {
+                const std::size_t length = compress::encode_snapped(values, inside, some);
                 for (std::size_t i = 0; i < some.size(); ++i) p[indices[i]] = some[i];
-            }
-        });
+                return length;
+            });
     }
     template <class T>
     void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
@@ -135,9 +137,15 @@ private:
                (rest > 0 ? whole(values.template max_bytes<T>(rest)) : 0);
     }
 
-    /// Calls snap(values of a block, their indices) before it is encoded.
-    template <class T, class Snap>
-    std::size_t encode_block_by_block(const encoding<T>& in, const Snap& snap) const noexcept {
+    /// What is selected has no columns, not even where it is all of a matrix.
+    [[nodiscard]] origin selected(const origin& from, std::size_t first, std::size_t count) const {
+        if (!compress::sees_whole_tensors(values)) return from;
+        return {.tensor = from.tensor, .columns = count, .offset = first};
+    }
+
+    /// encode_block(encoding of a block, its values to write to, their indices) gives the length of its message.
+    template <class T, class Encode>
+    std::size_t encode_block_by_block(const encoding<T>& in, const Encode& encode_block) const noexcept {
         constexpr std::size_t word = sizeof(std::uint32_t);
         const std::size_t most = sparsifier.most(in.values.size()), room = values_room<T>(most);
         // Indices are selected after the room of the values, and move to their end.
@@ -149,16 +157,13 @@ private:
         for (std::size_t first = 0; first < k; first += block) {
             const auto part = std::span{some}.first(std::min(block, k - first));
             for (std::size_t i = 0; i < part.size(); ++i) part[i] = in.values[indices[first + i]];
-            snap(part, &indices[first]);
             auto inside = in;
             inside.values = part;
             inside.message = in.message.subspan(at, room - at);
             inside.state = {};
-            // What is selected has no columns, not even where it is all of a matrix.
-            if (compress::sees_whole_tensors(values))
-                inside.from = {.tensor = in.from.tensor, .columns = part.size(), .offset = first};
+            inside.from = selected(in.from, first, part.size());
             inside.random = in.random.from(first / 4);
-            const std::size_t length = values.encode(inside);
+            const std::size_t length = encode_block(inside, part, &indices[first]);
             lengths[first / block] = static_cast<std::uint32_t>(length);
             std::fill(inside.message.begin() + static_cast<std::ptrdiff_t>(length),
                       inside.message.begin() + static_cast<std::ptrdiff_t>(whole(length)), std::byte{0});

@@ -36,7 +36,8 @@ namespace detail {
 
 /// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014);
 /// Karimireddy et al. (ICML 2019). decoded + e = p holds exactly for top_k and its relatives, which send or keep a
-/// whole number, and for those that snap what they send of p first, such as quantize, qsgd and a chain of both kinds.
+/// whole number, and for those that snap what they send of p first, such as quantize, qsgd and a chain of both kinds:
+/// then for p after that rounding, which their `snap` bounds by the scale of a bucket.
 /// It holds up to one rounding where decoded numbers do not subtract exactly, as those of one_bit and scaled_sign. One
 /// slot more: e. The messages are the inner ones. A number that is not finite in g is in the message and stays in e.
 /// Memory traffic beside that of the inner compressor: 3 n numbers to form p, and the decoding.

@@ -87,7 +87,9 @@ struct qsgd {
         return coding == level_coding::packed ? 0 : (std::min(n, bucket) + sizeof(T) - 1) / sizeof(T);
     }
 
-    /// Rounds each value to the nearest multiple of its bucket's grid, see quantize: value - decoded is then exact.
+    /// Rounds each value to the nearest multiple of its bucket's grid, see quantize: value - decoded is then exact. The
+    /// rounding is at most 2^-23 of the bucket's scale; by the L2 norm that is up to sqrt(bucket) times its largest
+    /// number, and what is below a half of the grid is rounded to 0.
     template <class T>
     void snap(std::span<T> values) const noexcept {
         for (std::size_t first = 0; first < values.size(); first += bucket) {

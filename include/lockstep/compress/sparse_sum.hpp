@@ -94,6 +94,10 @@ struct sparse_sum {
         return inner.encode(in);
     }
     template <class T>
+    std::size_t encode_snapped(const encoding<T>& in, std::span<T> p) const noexcept {
+        return compress::encode_snapped(inner, in, p);
+    }
+    template <class T>
     void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
         inner.decode_add(message, scale, sum);
     }
@@ -103,6 +107,8 @@ template <class Inner>
 sparse_sum(Inner) -> sparse_sum<Inner>;
 template <class Inner, class Second>
 sparse_sum(Inner, Second) -> sparse_sum<Inner, Second>;
+template <class Inner>
+sparse_sum(Inner, sparse_algorithm) -> sparse_sum<Inner>;
 template <class Inner, class Second>
 sparse_sum(Inner, Second, sparse_algorithm) -> sparse_sum<Inner, Second>;
 

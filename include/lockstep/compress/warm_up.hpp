@@ -170,7 +170,17 @@ private:
     }
 };
 
+namespace detail {
+/// The last one where it is a compressor: only `first` stands at the end of a warm_up and is one.
+template <class... More>
+struct last_compressor : std::type_identity<none> {};
+template <class One>
+struct last_compressor<One> : std::conditional<Compressor<One>, One, none> {};
+template <class One, class Next, class... More>
+struct last_compressor<One, Next, More...> : last_compressor<Next, More...> {};
+}  // namespace detail
+
 template <class I, class... More>
-warm_up(I, More...) -> warm_up<I>;
+warm_up(I, More...) -> warm_up<I, typename detail::last_compressor<More...>::type>;
 
 }  // namespace lockstep::compress

@@ -61,7 +61,7 @@ struct one_bit_adam {
                        "take a small positive number such as 1e-8");
         if (warm_up == 0)
             core::fail("one_bit_adam has warm_up = 0, so its second moments would stay zero",
-                       "take a fifth of all steps");
+                       "take 15 to 25 % of the steps of a long run, half of those of a short one");
     }
 
     [[nodiscard]] bool is_dense_step(std::uint64_t step) const noexcept { return step < warm_up; }

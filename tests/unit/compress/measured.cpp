@@ -9,6 +9,7 @@
 #include "by_hand.hpp"
 #include "lockstep/compress/any.hpp"
 #include "lockstep/compress/any_reduction.hpp"
+#include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/half.hpp"
 #include "lockstep/compress/power_sgd.hpp"
@@ -19,6 +20,7 @@
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/compress/two_sided.hpp"
+#include "lockstep/compress/warm_up.hpp"
 #include "support.hpp"
 
 using namespace lockstep;
@@ -90,6 +92,19 @@ TEST_CASE("compress/measured: exactness, settings and check are the inner one's"
         bare.encode(gradient);
         watched.encode(gradient);
         CHECK(watched.slots == bare.slots);
+    }
+    // As values of a chain, too, and within another combinator there.
+    const chain exact{top_k{.ratio = 0.3}, coarse};
+    channel<float, error_feedback<chain<top_k, quantize>>> plain{{exact}, 257};
+    channel<float, error_feedback<chain<top_k, measured<quantize>>>> inside{{{exact.sparsifier, {coarse, &seen}}}, 257};
+    channel<float, error_feedback<chain<top_k, warm_up<quantize>>>> later{{{exact.sparsifier, {coarse}}}, 257};
+    for (std::uint64_t step = 0; step < 50; ++step) {
+        const auto gradient = normals<float>(257, step);
+        plain.encode(gradient);
+        inside.encode(gradient);
+        later.encode(gradient);
+        REQUIRE(inside.slots == plain.slots);
+        REQUIRE(later.slots == plain.slots);
     }
     CHECK(measured<quantize>{coarse, &seen}.settings() == coarse.settings());
     CHECK_THROWS_AS((measured<quantize>{{.bits = 0}, &seen}.check()), core::error);

@@ -37,6 +37,8 @@ TEST_CASE("compress/sparse_sum: goes around lists, inside or around error feedba
     constexpr error_feedback around{sparse_sum{top_k{}, quantize{.bits = 8}, sparse_algorithm::split_all_gather}};
     STATIC_REQUIRE(stream_settings_of(around).algorithm == sparse_algorithm::split_all_gather);
     STATIC_REQUIRE(second_half_of(around).bits == 8);
+    constexpr sparse_sum named{.inner = top_k{}, .algorithm = sparse_algorithm::recursive_doubling};
+    STATIC_REQUIRE(std::is_same_v<decltype(named), const sparse_sum<top_k>>);
 }
 
 TEMPLATE_TEST_CASE("compress/sparse_sum: its messages are those of the compressor inside", "[compress]", float,

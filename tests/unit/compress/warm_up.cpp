@@ -93,3 +93,12 @@ TEST_CASE("compress/warm_up: through chain, and around what has no ratio", "[com
     CHECK(error_feedback{warm_up<top_k>{.inner = {.ratio = 0.001}, .each = 10, .start = 5}}.settings() ==
           "inner=warm_up(inner=top_k(ratio=0.001) each=10 ratios=0.25,0.063,0.015,0.004 start=5 first=none)");
 }
+
+TEST_CASE("compress/warm_up: what begins is deduced", "[compress]") {
+    constexpr warm_up dense{.inner = top_k{}, .each = 5}, positional{top_k{}, 5};
+    STATIC_REQUIRE(std::is_same_v<decltype(dense), const warm_up<top_k>>);
+    STATIC_REQUIRE(std::is_same_v<decltype(positional), const warm_up<top_k>>);
+    constexpr warm_up coarse{.inner = top_k{}, .start = 5, .first = quantize{.bits = 4}};
+    STATIC_REQUIRE(std::is_same_v<decltype(coarse), const warm_up<top_k, quantize>>);
+    CHECK(coarse.first.bits == 4);
+}
