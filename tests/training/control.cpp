@@ -247,8 +247,14 @@ TEST_CASE("step_for() refuses what step() refuses, and a budget that is no numbe
     CHECK(refuses(1ms, none, none, "no rank brought a sample"));
     CHECK(refuses(0ms, none, none, "no rank brought a sample"));
     CHECK(refuses(1ms, own.x, none, "has 0 elements"));
-    CHECK(refuses(std::chrono::duration<double>{std::numeric_limits<double>::quiet_NaN()}, own.x, own.y,
-                  "a budget that is not a number"));
+    using seconds = std::chrono::duration<double>;
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    CHECK(refuses(seconds{std::numeric_limits<double>::quiet_NaN()}, own.x, own.y, "a budget of nan s"));
+    CHECK(refuses(seconds{infinity}, own.x, own.y, "a budget of inf s"));
+    // Nobody asks the others for theirs.
+    ls::trainer trainer{world, recipe()};
+    const auto made = trainer.step_for(world.rank() == 0 ? seconds{0} : seconds{infinity}, own.x, own.y);
+    CHECK(everywhere(world, made.steps == 0));
 }
 
 /// What a handler of a program would do, in the second step of a run.

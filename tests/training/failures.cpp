@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "equivalence/support.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 
@@ -593,6 +595,29 @@ TEST_CASE("training/failures: a trainer that cannot be made on one rank", "[trai
         });
         in_construction = nullptr;
         check_all_fail(world, found, "no room for scratch", bad);
+    }
+}
+
+/// Weights from a table that is too short on some rank.
+struct from_table {
+    std::vector<double> numbers;
+    double value(const ls::tensor::parameter&, const ls::core::random_stream&, std::uint64_t index) const {
+        if (index >= numbers.size()) throw std::runtime_error{"the table is too short"};
+        return numbers[index];
+    }
+};
+
+TEST_CASE("training/failures: an exception in a rule of initialisation on one rank", "[training]") {
+    const mpi::communicator world;
+    for (const int bad : {0, last_rank(world)}) {
+        const from_table table{std::vector<double>(world.rank() == bad ? 3 : 100)};
+        const auto found = failure_of([&] {
+            const ls::trainer trainer{world, ls::plan{.model = ls::sequential{ls::input<4>, ls::layers::dense<2>{}},
+                                                      .loss = ls::loss::mean_squared_error{},
+                                                      .initialise = table,
+                                                      .batch = 16}};
+        });
+        check_all_fail(world, found, "the table is too short", bad);
     }
 }
 

@@ -89,9 +89,8 @@ LOCKSTEP_FUNCTION algorithm_table algorithm_table::parse(std::string_view text) 
         const auto wrong = [&](const auto&... what) {
             throw core::error{
                 core::text("the all-reduce '", core::excerpt(text), "' has '", core::excerpt(part), "', ", what...),
-                "write them like doubling:0-8192;tree:8193-max, in bytes of a vector; there are tree, doubling, "
-                "hierarchical, "
-                "ring and halving-doubling"};
+                "write them like doubling:0-8192;tree:8193-max, in bytes of a vector; there are tree and doubling, and "
+                "with collectives::all_sums hierarchical, ring and halving-doubling"};
         };
         if (rest.empty() && text.ends_with(';')) wrong("after which a ';' promises more");
         if (colon == part.npos || dash == part.npos) wrong("which is no name:first-last");

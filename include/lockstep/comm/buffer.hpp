@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <span>
 #include <utility>
@@ -58,7 +59,9 @@ using buffer = std::vector<T, message_allocator<T>>;
 template <class T>
 [[gnu::cold]] void leak_until_exit(T thing) noexcept {
     static std::vector<T> kept;
+    static std::mutex one_at_a_time;
     try {
+        const std::lock_guard guard{one_at_a_time};
         kept.push_back(std::move(thing));
     } catch (...) {  // no memory for the list: nothing destroys what lies here
         alignas(T) std::byte forever[sizeof(T)];

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -112,9 +113,8 @@ void wait_through(abort_channel& aborts, const pending_operation& what, const Pr
 using raw_communicator = decltype(std::declval<const transport&>().communicator());
 
 /// Boost.MPI is used for communicators only: it has no non-blocking collectives, counts in int, and serialises
-/// silently what has no MPI datatype.
-/// Copies are the same group. All ranks make the same groups and operations in the same order, from one thread at a
-/// time: groups of the same ranks share a watch.
+/// silently what has no MPI datatype. Copies are the same group. All ranks make the same groups and operations in the
+/// same order, from one thread at a time: groups of the same ranks share a watch.
 class group {
 public:
     /// One rank, without MPI: nothing needs to be initialised.
@@ -473,20 +473,20 @@ LOCKSTEP_FUNCTION group::state::~state() {
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION std::shared_ptr<watch> group::watch_of(const boost::mpi::communicator& communicator,
                                                                            const making& how) {
-    struct kept {
-        boost::mpi::communicator over;
-        std::shared_ptr<watch> by;
-    };
     // Never given back: a message may still be under way to a rank that did not look, and MPI would deliver it to the
     // next communicator that gets this one's number. A program that makes communicators of the same ranks again and
     // again needs one.
-    static std::vector<kept> all;
+    static std::vector<std::pair<boost::mpi::communicator, std::shared_ptr<watch>>> all;
+    static std::mutex one_at_a_time;
     if (communicator.size() == 1) return nullptr;
-    for (const kept& entry : all)
-        if (same_ranks(communicator, entry.over)) return entry.by;
+    std::unique_lock guard{one_at_a_time};
+    for (const auto& [ranks, by] : all)
+        if (same_ranks(communicator, ranks)) return by;
+    guard.unlock();  // ranks wait for each other, and threads do that in another order there
     const boost::mpi::communicator over{duplicate(communicator, nullptr, how).communicator,
                                         boost::mpi::comm_take_ownership};
-    return all.emplace_back(kept{over, std::make_shared<watch>(transport{over})}).by;
+    guard.lock();
+    return all.emplace_back(over, std::make_shared<watch>(transport{over})).second;
 }
 
 LOCKSTEP_FUNCTION group group::named(std::string_view what) const {

@@ -196,9 +196,9 @@ struct destination {
 }
 
 [[noreturn]] LOCKSTEP_FUNCTION void fail_same_output(std::string_view a, std::string_view b) {
-    fail(a == b ? text("\"", a, "\" is named for two outputs")
-                : text("\"", a, "\" and \"", b, "\" are one file, named for two outputs"),
-         "name a file of its own for each: they would overwrite each other");
+    fail(a == b ? text("\"", a, "\" is named twice, and is written")
+                : text("\"", a, "\" and \"", b, "\" are one file, named twice, and it is written"),
+         "name a file of its own for each: one would overwrite the other");
 }
 
 }  // namespace detail

@@ -42,7 +42,7 @@ inline constexpr bool knows_no_layers = requires(const Rule& rule, const tensor:
     static_cast<double>(rule.value(of, random, index));
 };
 /// A rule has `value(parameter, random, index)`: number `index` of that parameter, in memory order. Rules by depth have
-/// `value(parameter, random, index, layer)`, with the number of the layer.
+/// `value(parameter, random, index, layer)`, with the number of the layer. What it throws is an error of the trainer.
 template <class Rule>
 concept Initialisation = knows_no_layers<Rule> ||
     requires(const Rule& rule, const tensor::parameter& of, const core::random_stream& random, std::uint64_t index,
@@ -62,7 +62,7 @@ template <Initialisation Rule>
 /// Fills one parameter of a layer. `first_column` and `whole_columns` say which part of the uncut parameter this is.
 template <class T, class Rule>
 void initialise(const tensor::parameter& of, std::span<T> weights, std::size_t first_column, std::size_t whole_columns,
-                std::uint64_t seed, std::size_t layer, std::size_t number, const Rule& rule) noexcept {
+                std::uint64_t seed, std::size_t layer, std::size_t number, const Rule& rule) {
     const core::random_stream random{seed, core::purpose::initialise, static_cast<std::uint32_t>(layer),
                                      static_cast<std::uint32_t>(number)};
     for (std::size_t row = 0; row < of.rows; ++row)

@@ -239,6 +239,9 @@ template <class Plan>
                       "lockstep: the model of a plan is a sequential{input<..>, layers..}");
         static_assert(is_optimizer<decltype(of.optimizer), T>,
                       "lockstep: an optimizer has slot_count, name, settings() and a noexcept update(update_pass)");
+        static_assert(optim::rules_are_quiet<std::remove_const_t<decltype(of.optimizer)>, T>,
+                      "lockstep: rule(pass) and norm_rule(pass) of an optimizer are const and noexcept, as they are "
+                      "called in the middle of an update");
         static_assert(
             optim::keeps_words<std::remove_const_t<decltype(of.optimizer)>, T>,
             "lockstep: propose(pass) and sent(pass) of an optimizer are const and noexcept, is_dense_step(step) "

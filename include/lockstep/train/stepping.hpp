@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <source_location>
 
 #include "lockstep/report/events.hpp"
@@ -56,9 +57,10 @@ public:
             core.require_no_fit("step_for()");
             using clock = time_limit::clock;
             const auto called = clock::now();
-            const double seconds = std::chrono::duration<double>(budget).count();
-            if (std::isnan(seconds))
-                core::fail("step_for was given a budget that is not a number", "pass a duration such as 2ms");
+            const double given = std::chrono::duration<double>(budget).count();
+            const double seconds = core.grid.rank == 0 ? given : 0;
+            if (std::isnan(seconds) || seconds == std::numeric_limits<double>::infinity())
+                core::fail(core::text("step_for was given a budget of ", seconds, " s"), "pass a duration such as 2ms");
             const auto rows = take(core, x, y);
             const time_limit::use limited{core.limit, called, seconds};
             const auto counts = core.counts.gather(rows.count, core.grid.rank == 0 && !core.limit.allows_first(called));
