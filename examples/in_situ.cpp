@@ -8,6 +8,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -18,6 +19,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 // >> lockstep
@@ -284,6 +286,16 @@ void simulate(MPI_Comm solver, std::uint64_t rounds, const std::string& folder, 
     }
 }
 
+/// A whole number from 0 on the command line.
+int number(const std::string& word, const char* what) {
+    int out = 0;
+    const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), out);
+    if (problem != std::errc{} || end != word.data() + word.size() || out < 0)
+        throw std::invalid_argument{"'" + word + "' is no number of " + what +
+                                    "; write in_situ [rounds] [folder] [milliseconds]"};
+    return out;
+}
+
 int main(int argc, char** argv) {
     int threads = 0, rank = 0, size = 1;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &threads);
@@ -297,8 +309,8 @@ int main(int argc, char** argv) {
     MPI_Comm solver = MPI_COMM_NULL;
     MPI_Comm_split(MPI_COMM_WORLD, solves ? 0 : MPI_UNDEFINED, rank, &solver);
     try {
-        const std::uint64_t rounds = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 200;
-        const std::chrono::milliseconds budget{argc > 3 ? std::strtol(argv[3], nullptr, 10) : 5};
+        const std::uint64_t rounds = argc > 1 ? number(argv[1], "rounds") : 200;
+        const std::chrono::milliseconds budget{argc > 3 ? number(argv[3], "milliseconds") : 5};
         if (solves) simulate(solver, rounds, argc > 2 ? argv[2] : "", budget);
     } catch (const std::exception& failure) {
         std::fprintf(stderr, "rank %d: %s\n", rank, failure.what());

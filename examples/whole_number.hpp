@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A check of whole numbers on a command line: the parser would take -1 for 18446744073709551615, and 010 for 8.
+// Checks of words on a command line: the parser would take -1 for 18446744073709551615, 010 for 8, and a variable of
+// the shell that is not set for no option.
 
 #include <charconv>
 #include <cstdint>
@@ -23,6 +24,11 @@ inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most = 1'0
                 return good ? std::string{} : "'" + word + "' is not a whole number from " + range;
             },
             range};
+}
+
+/// The name of a file or folder.
+inline CLI::Validator a_name() {
+    return {[](std::string& word) { return word.empty() ? std::string{"it has no name"} : std::string{}; }, ""};
 }
 
 }  // namespace example

@@ -31,10 +31,11 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--data", of.data,
                    "'shapes' (generated, nothing to download) or the folder with the binary version of CIFAR-10")
         ->capture_default_str();
-    app.add_option("--epochs", of.epochs, "passes over the training samples")
+    CLI::Option* const epochs = app.add_option("--epochs", of.epochs, "passes over the training samples")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")
-        ->transform(example::whole_number(1));
+        ->transform(example::whole_number(1))
+        ->excludes(epochs);
     app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--lanes", of.lanes, "cut of the minibatch, each normalised by itself; at least as many as ranks")
@@ -85,6 +86,9 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--tensorboard", of.tensorboard,
                    "folder for event files, a folder for each run; look at them with `tensorboard --logdir FOLDER`");
     app.add_option("--report", of.report, "file for the final report as JSON");
+    for (const char* path : {"--data", "--checkpoint", "--resume", "--save-weights", "--csv", "--log", "--html",
+                             "--tensorboard", "--report"})
+        app.get_option(path)->check(example::a_name());
     app.add_flag("--direct", of.direct, "convolutions without Winograd's algorithm");
     app.add_flag("--plan", of.plan_only, "print the plan and stop");
     app.add_flag("--quiet", of.quiet, "print nothing unless something fails");
@@ -104,6 +108,9 @@ int main(int argc, char** argv) {
         } catch (const CLI::ParseError& mistake) {
             throw lockstep::core::error{mistake.what(), "see cifar10 --help"};
         }
+        if (app.count("--checkpoint-every") > 0 && of.checkpoint.empty())
+            throw lockstep::core::error{"--checkpoint-every was given without a folder for checkpoints",
+                                        "name one with --checkpoint"};
         return of.direct ? example::run_direct(world, of) : example::run_winograd(world, of);
     });
 }

@@ -204,7 +204,8 @@ const row rows[] = {
             return with_momentum_of_workers{
                 with_feedback(of, warm_up<top_k>{.inner = {.ratio = of.share(0)}, .each = of.count(1)})};
         }},
-    {"onebitadam", "STEPS", "100", "1-bit Adam: adam for so many steps, a fifth of all, then momenta as onebit",
+    {"onebitadam", "STEPS", "100",
+        "1-bit Adam: adam for so many steps, half of a short run, then momenta as onebit; wants an --lr of about 0.001",
         [](const request& of) -> chosen_compressor {
             return with_frozen_variance{with_feedback(of, one_bit{}), of.count(0)};
         }},

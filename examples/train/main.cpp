@@ -66,6 +66,9 @@ void interpret(example::options& of, const F& given) {
         throw error{text("--compress-statistics with --compress ", of.compress, ", whose messages are not measured"),
                     "leave it out, or take one such as topk"};
 
+    if (of.compress_statistics && of.quiet && of.html.empty())
+        throw error{"--compress-statistics with --quiet and without --html would show nothing",
+                    "leave one of them out, or name a page with --html"};
     if (!of.compress_choices.empty() && !is_adaptive)
         throw error{text("--compress-choices with --compress ", of.compress, ", which chooses nothing"),
                     "leave it out, or write --compress adaptive"};
@@ -163,8 +166,7 @@ void describe(CLI::App& app, example::options& of) {
     const auto seconds =
         number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9", "SECONDS");
     const auto add_path = [&](const char* option, std::string& to, const char* what) {
-        return app.add_option(option, to, what)->check(CLI::Validator{
-            [](std::string& word) { return word.empty() ? std::string{"it has no name"} : std::string{}; }, ""});
+        return app.add_option(option, to, what)->check(example::a_name());
     };
     app.add_option("--net", of.net, "network: lenet (2 convolutions, 582,026 weights) or mlp (784-1024-1024-10)")
         ->check(CLI::IsMember({"lenet", "mlp"}))
@@ -172,10 +174,11 @@ void describe(CLI::App& app, example::options& of) {
     add_path("--data", of.data,
              "'digits' (generated, nothing to download) or a folder with the four MNIST files, .gz or not")
         ->capture_default_str();
-    app.add_option("--epochs", of.epochs, "passes over the training samples")
+    CLI::Option* const epochs = app.add_option("--epochs", of.epochs, "passes over the training samples")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")
-        ->transform(example::whole_number(1));
+        ->transform(example::whole_number(1))
+        ->excludes(epochs);
     app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")
@@ -191,7 +194,8 @@ void describe(CLI::App& app, example::options& of) {
                  "print the names that --compress takes, their settings and bytes, and stop");
     add_path(
         "--compress-choices", of.compress_choices,
-        "file for what --compress adaptive has chosen: --compress adaptive:FILE repeats it, on any number of ranks");
+        "file for what --compress adaptive has chosen: --compress adaptive:FILE repeats it, on any number of ranks for "
+        "the same --workers");
     app.add_flag("--compress-statistics", of.compress_statistics,
                  "print bytes, error and time of the messages of rank 0 for each tensor at the end, and show them in "
                  "the page of --html; the same bits");
@@ -213,7 +217,8 @@ void describe(CLI::App& app, example::options& of) {
         ->check(CLI::IsMember({"never", "automatic", "always"}))
         ->capture_default_str();
     app.add_option("--optimizer", of.optimizer,
-                   "momentum (Nesterov), adam, or lars (a rate for each tensor by its norms; wants an --lr above 1): "
+                   "momentum (Nesterov), adam (wants an --lr of about 0.001), or lars (a rate for each tensor by its "
+                   "norms; wants an --lr above 1): "
                    "other bits, the same on any number of ranks")
         ->check(CLI::IsMember({"momentum", "adam", "lars"}))
         ->capture_default_str();
@@ -248,7 +253,8 @@ void describe(CLI::App& app, example::options& of) {
         ->capture_default_str();
     app.add_option(
         "--all-reduce", of.all_reduce,
-        "algorithm of messages, by bytes of a bucket: doubling:0-8192;tree:8193-max; by measured costs if not given");
+        "algorithm of messages, by bytes of a bucket, in quotes: \"doubling:0-8192;tree:8193-max\"; by measured costs "
+        "if not given");
     app.add_option(
            "--timeout", of.timeout,
            "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
@@ -259,7 +265,8 @@ void describe(CLI::App& app, example::options& of) {
         ->transform(example::whole_number(1))->capture_default_str();
     add_path(
         "--checkpoint", of.checkpoint,
-        "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
+        "folder for checkpoints, from which any number of ranks can go on with the same bits (with --compress or "
+        "--sync local: with the same --workers, not 0); the newest two stay");
     app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")
         ->transform(example::whole_number(1))->capture_default_str();
     add_path("--resume", of.resume,
@@ -310,7 +317,6 @@ std::size_t distance(const std::string& a, const std::string& b) {
 [[noreturn]] void refuse_unknown(const CLI::App& app) {
     auto words = app.remaining();
     std::erase(words, "--");
-    if (words.empty()) throw error{"no option follows '--'", "see train --help"};
     const auto found =
         std::find_if(words.begin(), words.end(), [](const std::string& one) { return one.starts_with("-"); });
     const std::string word = found == words.end() ? words.front() : found->substr(0, found->find('='));
@@ -332,6 +338,9 @@ int main(int argc, char** argv) {
         example::options of;
         CLI::App app;
         describe(app, of);
+        // The parser takes no notice of it.
+        if (std::find(argv, argv + argc, std::string_view{"--"}) != argv + argc)
+            throw error{"'--' is no option", "see train --help"};
         try {
             app.parse(argc, argv);
         } catch (const CLI::Success&) {

@@ -114,7 +114,7 @@ TEST_CASE("core/output_file: one file has one writer", "[core]") {
     first.write("first");
     std::filesystem::create_hard_link(here / "log", here / "link");
     CHECK_THAT(error_of([&] { second.open(here / "link"); }),
-               Contains("link\" is named for two outputs; name a file of its own for each"));
+               Contains("link\" is named twice, and is written; name a file of its own for each"));
     CHECK(contents(here / "log") == "first");
     core::output_file third{std::move(first)};
     CHECK_THAT(error_of([&] { second.open(here / "log"); }), Contains("is named for two outputs"));

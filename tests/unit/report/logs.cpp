@@ -240,9 +240,9 @@ TEST_CASE("report/logs: observers that write one file are refused before any of 
     const ls::json_log json{folder + "/./" + std::filesystem::path{file.path}.filename().string()};
     const ls::timeline drawn{file.path + ".json", 50, file.path};
     CHECK_THROWS_WITH(ls::report::require_different_outputs(alone, csv, other, json),
-                      Catch::Contains("are one file, named for two outputs; "));
+                      Catch::Contains("are one file, named twice, and it is written; "));
     CHECK_THROWS_WITH(ls::report::require_different_outputs(alone, csv, drawn),
-                      Catch::Contains("\" is named for two outputs; "));
+                      Catch::Contains("\" is named twice, and is written; "));
     CHECK_NOTHROW(ls::report::require_different_outputs(alone, csv, other, ls::timeline{""}, ls::timeline{""}));
     CHECK(file.lines() == std::vector<std::string>{"what was there before"});
 }
