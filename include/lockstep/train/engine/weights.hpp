@@ -25,6 +25,7 @@
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/partition/redistribution.hpp"
 #include "lockstep/saving/agreed_error.hpp"
+#include "lockstep/saving/names.hpp"
 #include "lockstep/tensor/state.hpp"
 
 namespace lockstep::train {
