@@ -330,11 +330,11 @@ def checkpoints(run):
     found = []
     for ranks in (1, 2):
         cells = {}
-        size = run.few(" --mib 4096", " --mib 64 --turns 1 --every 4")
+        size = run.few(" --mib 4096", " --mib 512 --turns 1 --every 4")
         command = "scripts/mpirun -n {ranks} --bind-to none @bench_checkpoints --folder {build}/checkpoints" + size
         for line in run.records(command, ranks=ranks):
             cells.update(line)
-        found += [cells] if "meanwhile_ms" in cells else []
+        found += [cells] if cells else []
     return """ranks {ranks} | size, MiB {mib} | written, GB/s {gb_per_s:.2f} | dd, GB/s {dd_gb_per_s:.2f} |
         ratio {ratio:.2f} | read, GB/s {read_gb_per_s:.2f} | step, ms {none_ms:.2f} |
         with a checkpoint, ms {saved_ms:.2f} | steps within the writing {steps} | copy, ms {copy_ms:.0f} |

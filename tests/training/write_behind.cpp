@@ -74,7 +74,10 @@ TEST_CASE("ranks wait for one whose disk takes longer than their timeout", "[tra
     trainer.fit(support::large_set(), ls::steps{2});
     const auto be_slow = [&] { slow = world.rank() == 0 ? longer : 0; };
     be_slow();
-    CHECK_NOTHROW(trainer.save(folder.path));
+    CHECK_NOTHROW(trainer.save(folder.path + "/new"));  // while rank 0 makes the folder
+    CHECK(slow == 0);
+    be_slow();
+    CHECK_NOTHROW(trainer.save(folder.path + "/new"));
     CHECK(slow == 0);
     be_slow();
     CHECK_NOTHROW(trainer.save_weights(folder.path + "/net.safetensors"));

@@ -33,7 +33,8 @@ private:
 };
 
 /// While it lives, ranks wait for each other up to so many times as long: one writes more than others, or to a slower
-/// disk. All of them must be known to have come to it.
+/// disk. All of them are known to have come to it, but for what threads write: a rank that does not commit that is
+/// missed as late.
 class long_waits {
 public:
     static constexpr double times = 60;  ///< an hour instead of the usual minute

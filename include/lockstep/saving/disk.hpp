@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -25,6 +26,7 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/replacement.hpp"
@@ -91,7 +93,8 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
 [[gnu::cold]] void rename(const std::string& from, const std::string& to);
 /// Names in it, in no order, but for . and ..; none where there is no such folder.
 [[nodiscard, gnu::cold]] std::vector<std::string> names_in(const std::string& folder);
-[[nodiscard, gnu::cold]] bool exists(const std::string& path);
+/// `or_hidden`: what this user may not look at counts as absent, too.
+[[nodiscard, gnu::cold]] bool exists(const std::string& path, bool or_hidden = false);
 /// The same for what another machine may just have made: a network file system answers from memory for a while, but
 /// not where the folders above are opened anew. Looks for three seconds.
 [[nodiscard, gnu::cold]] bool appears(const std::string& path);
@@ -99,8 +102,13 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
 /// only the link goes. What cannot be removed stays.
 [[gnu::cold]] void remove_checkpoint(const std::string& folder) noexcept;
 
-/// Whether it is a folder with the state of a checkpoint and nothing else: its manifest, which goes first, is gone.
-[[nodiscard, gnu::cold]] bool is_remainder(const std::string& folder);
+/// Whether it is a folder, and no link to one, that holds nothing but a checkpoint.
+[[nodiscard, gnu::cold]] bool is_checkpoint_alone(const std::string& folder);
+
+/// writing-TOKEN, as a run that was killed leaves it.
+[[nodiscard, gnu::cold]] bool is_unfinished(std::string_view name) noexcept;
+/// Such a name, which a folder on a disk of another machine does not have.
+[[nodiscard, gnu::cold]] std::string unfinished_name(const std::string& folder);
 
 /// Held by one process at a time: FOLDER/lock. Where the file system has no locks, nothing is held.
 class folder_lock {
@@ -257,22 +265,28 @@ LOCKSTEP_FUNCTION std::vector<std::string> names_in(const std::string& folder) {
     return out;
 }
 
-LOCKSTEP_FUNCTION bool exists(const std::string& path) {
+LOCKSTEP_FUNCTION bool exists(const std::string& path, bool or_hidden) {
     struct stat about {};
     if (::lstat(path.c_str(), &about) == 0) return true;
-    if (errno != ENOENT && errno != ENOTDIR) detail::fail_path("look at", path, errno);
+    if (errno != ENOENT && errno != ENOTDIR && !(or_hidden && errno == EACCES))
+        detail::fail_path("look at", path, errno);
     return false;
 }
 
 LOCKSTEP_FUNCTION bool appears(const std::string& path) {
     constexpr int looks = 30;
-    for (int look = 0; look < looks; ++look) {
-        if (look > 0) ::usleep(100'000);
+    const auto open_anew = [](const char* folder) {
+        if (DIR* const one = ::opendir(folder)) ::closedir(one);
+    };
+    for (int look = 1; look < looks; ++look) {
+        open_anew(path[0] == '/' ? "/" : ".");
         for (std::size_t end = path.find('/', 1); end != path.npos; end = path.find('/', end + 1))
-            if (DIR* const above = ::opendir(path.substr(0, end).c_str())) ::closedir(above);
-        if (exists(path)) return true;
+            open_anew(path.substr(0, end).c_str());
+        struct stat about {};
+        if (::lstat(path.c_str(), &about) == 0) return true;
+        ::usleep(100'000);
     }
-    return false;
+    return exists(path);
 }
 
 LOCKSTEP_FUNCTION void remove_checkpoint(const std::string& folder) noexcept {
@@ -289,11 +303,25 @@ LOCKSTEP_FUNCTION void remove_checkpoint(const std::string& folder) noexcept {
     ::rmdir(folder.c_str());
 }
 
-LOCKSTEP_FUNCTION bool is_remainder(const std::string& folder) {
+LOCKSTEP_FUNCTION bool is_checkpoint_alone(const std::string& folder) {
     struct stat about {};
     if (::lstat(folder.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) return false;
     const auto names = names_in(folder);
-    return names.size() == 1 && names[0] == state_name.substr(1);
+    return std::ranges::all_of(
+        names, [](const std::string& name) { return name == state_name.substr(1) || name == manifest_name.substr(1); });
+}
+
+LOCKSTEP_FUNCTION bool is_unfinished(std::string_view name) noexcept {
+    constexpr std::string_view begin = "writing-";
+    return name.starts_with(begin) && name.size() == begin.size() + 16 &&
+           name.find_first_not_of("0123456789abcdef", begin.size()) == name.npos;
+}
+
+LOCKSTEP_FUNCTION std::string unfinished_name(const std::string& folder) {
+    std::uint64_t token = 0;
+    if (::getrandom(&token, sizeof token, 0) != sizeof token)
+        core::fail("the system gives no random bytes", "check /dev/urandom");
+    return core::text(folder, "/writing-", core::hexadecimal(token));
 }
 
 LOCKSTEP_FUNCTION folder_lock::folder_lock(const std::string& folder) {

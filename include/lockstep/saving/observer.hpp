@@ -43,6 +43,8 @@ struct checkpoint {
         under_way = nullptr;  // of a run that has failed
         waits_for_epoch = stops = false;
         held = {};
+        const long_waits others{trainer.ranks()};
+        run_lock now;
         together(trainer.ranks(), [&] {
             if (folder.empty()) core::fail("a checkpoint has no folder", "name one: checkpoint{\"runs/a\"}");
             if (every == 0)
@@ -50,10 +52,9 @@ struct checkpoint {
             if (write_behind) background::require_threads();
             if (trainer.ranks().rank() != 0) return;
             make_folders(folder);
-            run_lock now{folder};
+            now = run_lock{folder};
             require_earlier(folder, from.steps);
             (void)folder_lock{folder};
-            held = std::move(now);
         });
         together(trainer.ranks(), [&] {
             if (trainer.ranks().rank() == 0) return;
@@ -61,6 +62,7 @@ struct checkpoint {
             require_seen(trainer.ranks(), file, folder);
             (void)placed_file{file, placed_file::use::write};
         });
+        held = std::move(now);
     }
     /// Saves where it is due; after the last step of an epoch, or of a fit() that no observer ends earlier, on_epoch()
     /// does, so that a run that goes on from there has had what other observers make of it. Collective.

@@ -4,8 +4,6 @@
 // there when its manifest is, and the manifest is written when all else is on the disk.
 // Tested by tests/equivalence/checkpoints.cpp.
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -24,7 +22,6 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/hash.hpp"
 #include "lockstep/core/quiet_thread.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
@@ -177,11 +174,17 @@ struct stored {
 
 namespace detail {
 
-/// writing-TOKEN, as a run that was killed leaves it.
-[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION bool is_unfinished(std::string_view name) noexcept {
-    constexpr std::string_view begin = "writing-";
-    return name.starts_with(begin) && name.size() == begin.size() + 16 &&
-           name.find_first_not_of("0123456789abcdef", begin.size()) == name.npos;
+/// Removes a checkpoint in the folder. Where that is broken off, the next one to be written finds what is left.
+[[gnu::cold]] LOCKSTEP_FUNCTION void retire(const std::string& folder, const std::string& path) noexcept {
+    try {
+        if (is_checkpoint_alone(path)) {
+            const std::string name = unfinished_name(folder);
+            rename(path, name);
+            return remove_checkpoint(name);
+        }
+    } catch (const std::exception&) {  // then under its own name
+    }
+    remove_checkpoint(path);
 }
 
 /// N of step-N, V of step-N.V; nothing for other names.
@@ -245,7 +248,7 @@ LOCKSTEP_FUNCTION std::vector<found> list(const std::string& folder) {
     std::vector<found> out;
     for (const std::string& name : names_in(folder))
         if (auto one = detail::parse_name(folder, name))
-            if (exists(one->path + std::string{manifest_name})) out.push_back(std::move(*one));
+            if (exists(one->path + std::string{manifest_name}, true)) out.push_back(std::move(*one));
     core::sort(
         out, [](const found& a, const found& b) { return a.step != b.step ? a.step > b.step : a.version > b.version; });
     return out;
@@ -266,15 +269,9 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
             require_earlier(folder_, facts_.at.steps);
             // Of runs that were killed while they wrote, or deleted.
             for (const std::string& name : names_in(folder_))
-                if (const std::string path = core::text(folder_, "/", name);
-                    detail::is_unfinished(name) || (detail::parse_name(folder_, name) && is_remainder(path)))
-                    remove_checkpoint(path);
+                if (is_unfinished(name)) remove_checkpoint(core::text(folder_, "/", name));
             path_ = detail::fresh_name(folder_, facts_.at.steps);
-            // A name that a folder on a disk of another machine does not have.
-            std::uint64_t token = 0;
-            if (::getrandom(&token, sizeof token, 0) != sizeof token)
-                core::fail("the system gives no random bytes", "check /dev/urandom");
-            writing_ = core::text(folder_, "/writing-", core::hexadecimal(token));
+            writing_ = unfinished_name(folder_);
             make_folders(writing_, false);
             file_.emplace(writing_ + std::string{state_name}, placed_file::use::make, facts_.file_bytes);
         });
@@ -322,7 +319,7 @@ LOCKSTEP_FUNCTION std::string writing::commit(std::size_t keep) {
         for (std::size_t i = 0, kept = 0; i < here.size(); ++i) {
             const bool is_replaced = i > 0 && here[i].step == here[i - 1].step;
             if (here[i].step > facts_.at.steps || (!is_replaced && ++kept <= keep)) continue;
-            remove_checkpoint(here[i].path);
+            detail::retire(folder_, here[i].path);
         }
     });
     writing_.clear();
@@ -333,8 +330,8 @@ LOCKSTEP_FUNCTION std::string writing::commit(std::size_t keep) {
 
 LOCKSTEP_FUNCTION std::string save(const comm::group& ranks, const std::string& folder, manifest facts,
                                    const state_parts& parts, const state_layout& layout, std::size_t keep) {
-    writing to{ranks, folder, std::move(facts), layout};
     const long_waits others{ranks};
+    writing to{ranks, folder, std::move(facts), layout};
     together(ranks, [&] { to.write(layout.runs(parts, false)); });
     return to.commit(keep);
 }

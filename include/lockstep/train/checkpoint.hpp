@@ -56,6 +56,7 @@ struct checkpoints<Plan, void> {
         std::unique_ptr<saving::background> out;
         core.on_all_ranks("save_behind", where, [&] {
             const shown_state<Plan> state{core};
+            const saving::long_waits others{core.ranks};
             out = std::make_unique<saving::background>(core.ranks, folder, facts_of(core), state.parts, *state.layout);
         });
         return out;
@@ -123,6 +124,8 @@ struct checkpoints<Plan, void> {
     [[gnu::cold]] static void read_weights(engine<Plan>& core, const std::string& path, std::span<T> all,
                                            std::span<T> statistics, const std::source_location& where) {
         core.on_all_ranks("load_weights", where, [&] {
+            core.ranks.end_together();
+            const saving::long_waits others{core.ranks};
             saving::together(core.ranks, [&] { saving::read_weights(path, names_of(core), all, statistics); });
         });
     }

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <source_location>
 
 #include "lockstep/report/events.hpp"
@@ -59,7 +58,7 @@ public:
             const auto called = clock::now();
             const double given = std::chrono::duration<double>(budget).count();
             const double seconds = core.grid.rank == 0 ? given : 0;
-            if (std::isnan(seconds) || seconds == std::numeric_limits<double>::infinity())
+            if (!std::isfinite(seconds))
                 core::fail(core::text("step_for was given a budget of ", seconds, " s"), "pass a duration such as 2ms");
             const auto rows = take(core, x, y);
             const time_limit::use limited{core.limit, called, seconds};

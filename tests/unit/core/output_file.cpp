@@ -117,7 +117,7 @@ TEST_CASE("core/output_file: one file has one writer", "[core]") {
                Contains("link\" is named twice, and is written; name a file of its own for each"));
     CHECK(contents(here / "log") == "first");
     core::output_file third{std::move(first)};
-    CHECK_THAT(error_of([&] { second.open(here / "log"); }), Contains("is named for two outputs"));
+    CHECK_THAT(error_of([&] { second.open(here / "log"); }), Contains("is named twice, and is written"));
     third.close();
     second.open(here / "log");
     core::output_file null, again;
@@ -161,13 +161,13 @@ TEST_CASE("core/output_file: paths of one file are found before anything is open
     const std::string old = here.write("old", "kept");
     std::filesystem::create_hard_link(old, here / "hard");
     ::symlink(old.c_str(), (here / "soft").c_str());
-    const std::string remedy = "; name a file of its own for each: they would overwrite each other";
+    const std::string remedy = "; name a file of its own for each: one would overwrite the other";
 
     CHECK(same({}).empty());
     CHECK(same({"", "", "/dev/null", "/dev/null", here / "new", here / "runs/new", old}).empty());
     CHECK(same({here / "loop", here / "none/a", here / "none/a"}).empty());  // to open them fails
     CHECK(same({here / "new", old, here / "new"}) ==
-          "lockstep: \"" + here / "new" + "\" is named for two outputs" + remedy);
+          "lockstep: \"" + here / "new" + "\" is named twice, and is written" + remedy);
     for (const auto& [a, b] : {std::pair{"old", "hard"},
                                {"old", "soft"},
                                {"hard", "soft"},
@@ -176,8 +176,9 @@ TEST_CASE("core/output_file: paths of one file are found before anything is open
                                {"runs/new", "also/new"},
                                {"runs/new", "dangling"},
                                {"also/new", "dangling"}})
-        CHECK(same({here / "other", here / a, here / b}) ==
-              "lockstep: \"" + here / a + "\" and \"" + here / b + "\" are one file, named for two outputs" + remedy);
+        CHECK(same({here / "other", here / a, here / b}) == "lockstep: \"" + here / a + "\" and \"" + here / b +
+                                                                "\" are one file, named twice, and it is written" +
+                                                                remedy);
     CHECK(contents(old) == "kept");
     CHECK_FALSE(std::filesystem::exists(here / "new"));
 }
