@@ -18,6 +18,7 @@
 #include "lockstep/check_gradients.hpp"
 #include "lockstep/infer/predictor.hpp"
 #include "lockstep/lockstep.hpp"
+#include "lockstep/models/lenet5.hpp"
 #include "lockstep/report/html_report.hpp"
 #include "lockstep/report/tensorboard.hpp"
 #include "lockstep/report/timeline.hpp"
