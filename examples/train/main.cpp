@@ -315,8 +315,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
 
 /// Names the first word that is no option, and the option that was probably meant.
 [[noreturn]] void refuse_unknown(const CLI::App& app) {
-    auto words = app.remaining();
-    std::erase(words, "--");
+    const auto words = app.remaining();
     const auto found =
         std::find_if(words.begin(), words.end(), [](const std::string& one) { return one.starts_with("-"); });
     const std::string word = found == words.end() ? words.front() : found->substr(0, found->find('='));

@@ -135,8 +135,7 @@ inline constexpr bool replaces_rule<O, T> = [] {
 /// from one of the library and has an update() of its own has none.
 template <class O, class T = float>
 concept HasRule = Optimizer<O, T> && !replaces_rule<O, T> && requires(const O& optimizer, const update_pass<T>& pass) {
-    { optimizer.rule(pass) }
-    noexcept;
+    requires noexcept(optimizer.rule(pass));
 };
 
 /// An optimizer that needs norms may have them of something else than the gradient, such as its own step:
@@ -146,21 +145,19 @@ concept HasRule = Optimizer<O, T> && !replaces_rule<O, T> && requires(const O& o
 template <class O, class T = float>
 concept HasNormRule = Optimizer<O, T> && needs_norms<O> && !replaces_rule<O, T> &&
                       requires(const O& optimizer, const update_pass<T>& pass) {
-    { optimizer.norm_rule(pass) }
-    noexcept;
+    requires noexcept(optimizer.norm_rule(pass));
 };
 
-/// Whether what an optimizer has of both can be called in the middle of an update.
+/// Whether what an optimizer has of both may be called in the middle of an update.
 template <class O, class T>
-inline constexpr bool rules_are_quiet = true;
-template <class O, class T>
-    requires(!replaces_rule<O, T> && requires(const O& optimizer, const update_pass<T>& pass) { optimizer.rule(pass); })
-inline constexpr bool rules_are_quiet<O, T> = [] {
-    if constexpr (requires(const O& optimizer, const update_pass<T>& pass) { optimizer.norm_rule(pass); })
-        return HasRule<O, T> && (!needs_norms<O> || HasNormRule<O, T>);
-    else
-        return HasRule<O, T>;
-}();
+inline constexpr bool rules_are_quiet =
+    !Optimizer<O, T> ||
+    ((
+         !requires(const O& optimizer, const update_pass<T>& pass) { optimizer.rule(pass); } ||
+         requires(const O& optimizer, const update_pass<T>& pass) { requires noexcept(optimizer.rule(pass)); }) &&
+     (
+         !requires(const O& optimizer, const update_pass<T>& pass) { optimizer.norm_rule(pass); } ||
+         requires(const O& optimizer, const update_pass<T>& pass) { requires noexcept(optimizer.norm_rule(pass)); }));
 
 /// Applies a rule to every element: reads the gradient and reads and writes the weights and `SlotCount` slots, once
 /// each.

@@ -33,8 +33,8 @@ private:
 };
 
 /// While it lives, ranks wait for each other up to so many times as long: one writes more than others, or to a slower
-/// disk. All of them are known to have come to it, but for what threads write: a rank that does not commit that is
-/// missed as late.
+/// disk. It is made where all of them are known to have come. What a thread writes has no such place: a rank that never
+/// commits it is missed that much later.
 class long_waits {
 public:
     static constexpr double times = 60;  ///< an hour instead of the usual minute

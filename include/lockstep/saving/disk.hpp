@@ -62,7 +62,7 @@ class placed_file {
 public:
     enum class use : unsigned char { make, write, read };
 
-    // Never for both: NFS then writes whole pages that it has read, also what other ranks have written in them since.
+    // No file is open for both: NFS would write back whole pages that it has read, over what other ranks wrote since.
     /// make: there must be none of that name. `bytes`: its size; room for it is taken now, where the file system can.
     [[gnu::cold]] placed_file(std::string path, use how, std::uint64_t bytes = 0);
 
