@@ -38,6 +38,7 @@ struct samples {
     using label = ten;
     std::string failing_case;
     int rank = 0;
+    const ls::comm::group* coupled_to = nullptr;  // rank 1 waits for it whenever rows are read
 
     [[nodiscard]] std::size_t size() const { return 64; }
     [[nodiscard]] std::string name() const { return "the test set"; }
@@ -47,6 +48,7 @@ struct samples {
         for (std::size_t i = 0; i < rows.size(); ++i) y[i] = static_cast<std::int32_t>(rows[i] % 10);
         if (rank != 1) return;
         faults::fault{failing_case, true}.strike();
+        if (coupled_to != nullptr) (void)coupled_to->gather_all(1);
         if (failing_case == "nan") x.sample(2)[5] = std::numeric_limits<T>::quiet_NaN();
         if (failing_case == "throw_in_read") throw std::runtime_error{"the disk is on fire"};
         if (failing_case == "label") y[3] = 17;
@@ -80,6 +82,7 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
         MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
         return 0;
     }
+    if (name == "second_program") return 0;
     if (name == "throw_outside" && rank == 1) throw std::runtime_error{"the simulation diverged"};
     const auto plan = [&](auto partition) {
         return ls::plan{
@@ -105,7 +108,38 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
     if (place == "predict" || place == "hash" || place == "hybrid")
         return faults::training(world, fault, place, plan(halves), samples{});
     if (is_fault) return faults::training(world, fault, place, plan(ls::partition::data{}), samples{});
+    if (name == "failure_of_another_group") {  // ranks 0 and 1 train, and rank 1 belongs to a group with rank 2 as well
+        const boost::mpi::communicator training = world.split(rank < 2 ? 0 : 1);
+        const ls::comm::group coupled{world.split(rank == 0 ? 1 : 0)};
+        if (rank < 2) {
+            ls::trainer trainer{training, plan(ls::partition::data{})};
+            trainer.fit(samples{name, rank, &coupled}, ls::epochs{20});
+        } else {
+            for (int steps = 0; steps < 3; ++steps) (void)coupled.gather_all(1);
+            coupled.announce("the solver died");
+            throw std::runtime_error{"the solver died"};
+        }
+        return 0;
+    }
+    if (name == "static_trainer") {  // which lives longer than what the failure of an earlier one has left behind
+        static ls::trainer longest{world, plan(ls::partition::data{})};
+        try {
+            ls::trainer trainer{world, plan(ls::partition::data{})};
+            trainer.fit(samples{"throw_in_read", rank}, ls::epochs{1});
+        } catch (const std::runtime_error&) {
+        }
+        longest.fit(samples{"throw_in_read", rank}, ls::epochs{1});
+    }
     ls::trainer trainer{world, plan(ls::partition::data{})};
+    if (name == "after_the_end") {
+        MPI_Finalize();
+        try {
+            trainer.fit(samples{}, ls::epochs{1});
+        } catch (const ls::core::error&) {
+            if (rank == 0) throw;
+        }
+        return 0;
+    }
     if (!files.empty())
         trainer.fit(ls::data::mnist{files}, ls::epochs{1});
     else
@@ -141,9 +175,14 @@ int main(int argc, char** argv) {
         const boost::mpi::communicator world;
         faults::starting({std::string{place.substr(place.find(':') + 1)}, world.rank() == world.size() - 1});
     }
-    return ls::program(
-        argc, argv, [&](const boost::mpi::communicator& world) { return fail(world, name, argc > 2 ? argv[2] : ""); },
-        name == "threads" || name == "prefetch" ? single
-        : name == "progress_thread"             ? funneled
-                                                : serialized);
+    const auto run = [&] {
+        return ls::program(
+            argc, argv,
+            [&](const boost::mpi::communicator& world) { return fail(world, name, argc > 2 ? argv[2] : ""); },
+            name == "threads" || name == "prefetch" ? single
+            : name == "progress_thread"             ? funneled
+                                                    : serialized);
+    };
+    const int code = run();
+    return name == "second_program" && code == 0 ? run() : code;
 }

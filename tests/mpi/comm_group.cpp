@@ -40,6 +40,9 @@ TEST_CASE("comm/group: every rank sees the values and texts of all", "[comm]") {
         CHECK(texts[rank] == std::string(100 * rank, 'x') + std::to_string(rank));
     }
     for (const auto& text : ranks.gather_all(std::string_view{})) CHECK(text.empty());
+    const std::string own(1 + ranks.rank(), 'c');
+    CHECK(ranks.gather_all(own.c_str()).back() == std::string(ranks.size(), 'c'));  // not its address
+    CHECK(ranks.gather_all("text").front() == "text");
     const auto hosts = ranks.hosts();
     REQUIRE(hosts.size() == ranks.size());
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) CHECK(hosts[hosts[rank]] == hosts[rank]);

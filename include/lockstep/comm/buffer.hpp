@@ -58,11 +58,13 @@ using buffer = std::vector<T, message_allocator<T>>;
 /// Keeps a thing until the end of the program: what MPI may still use after a failure.
 template <class T>
 [[gnu::cold]] void leak_until_exit(T thing) noexcept {
-    static std::vector<T> kept;
+    // Not destroyed: destructors that run at the end of the program may keep things, too.
+    alignas(std::vector<T>) static std::byte room[sizeof(std::vector<T>)];
+    static auto* const kept = ::new (static_cast<void*>(room)) std::vector<T>;
     static std::mutex one_at_a_time;
     try {
         const std::lock_guard guard{one_at_a_time};
-        kept.push_back(std::move(thing));
+        kept->push_back(std::move(thing));
     } catch (...) {  // no memory for the list: nothing destroys what lies here
         alignas(T) std::byte forever[sizeof(T)];
         ::new (static_cast<void*>(forever)) T(std::move(thing));

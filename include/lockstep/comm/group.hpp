@@ -165,7 +165,7 @@ public:
     /// The value of each rank, in the order of ranks, on all of them. For setup: allocates. log2(p) messages (Bruck et
     /// al. 1997).
     template <class T>
-        requires std::is_trivially_copyable_v<T>
+        requires(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_array_v<T>)
     [[nodiscard, gnu::cold]] std::vector<T> gather_all(
         const T& value, const std::source_location& where = std::source_location::current()) const {
         const std::vector<std::byte> all = gather_bytes(std::as_bytes(std::span{&value, 1}), where);

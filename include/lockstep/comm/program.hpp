@@ -213,7 +213,7 @@ LOCKSTEP_FUNCTION final_agreement::final_agreement(const group& ranks)
 }
 
 LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine) {
-    auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 4
+    auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 6
                                                                             : mine == ending::failed           ? 2
                                                                                                                : 1};
     // Ranks that give up at the same time, without a group yet in which one could tell the others: one speaks, mostly
@@ -321,8 +321,8 @@ LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
     const outcome& why = mine.how() == ending::well ? of_agreement : mine;
     if (another_speaks)
         std::this_thread::sleep_for(std::chrono::seconds{1});  // it ends the job
-    else if (why.how() != ending::heard_of_a_failure)
-        print(why);
+    else
+        print(why);  // also where another was to speak: it has had its time, and the job is still there
     abort_job();
 }
 
@@ -336,6 +336,8 @@ LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f,
     std::optional<session> all;
     int rank = 0, size = 0;
     try {
+        if (is_over())
+            core::fail("MPI has ended in this process, and cannot begin again", "call lockstep::program() once");
         environment.emplace(argc, argv, level);
         world.emplace();
         size = world->size();
@@ -345,7 +347,7 @@ LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f,
         const outcome why{std::current_exception()};
         if (size == 0) {
             why.print(0, 0, nullptr);
-            if (boost::mpi::environment::initialized()) abort_job();
+            if (boost::mpi::environment::initialized() && !is_over()) abort_job();
             return 1;
         }
         // Ranks have no group yet to agree in. One speaks for all that fail alike; else the lowest of those that fail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What a member of a class is: of which class where it is inherited, of the type or of its objects.
+// What a member of a class is: of which class where it is inherited, of the type or of its objects; the optional
+// check().
 
 #include <type_traits>
 
@@ -41,5 +42,24 @@ inline constexpr bool flops_is_of_objects = false;
 template <class C>
     requires std::is_member_pointer_v<decltype(&C::flops)>
 inline constexpr bool flops_is_of_objects<C> = true;
+
+/// Whether a check() that a part has is the one that is called.
+template <class Part>
+inline constexpr bool keeps_check = requires(const Part& part) {
+    part.check();
+}
+|| !requires(Part & part) { part.check(); };
+
+/// Calls the check() of a component that has one.
+template <class Part>
+void check_part(const Part& part) {
+    if constexpr (requires { part.check(); }) part.check();
+}
+/// Of a component inside another one: that of a plan, and its layers, have been looked at before.
+template <class Part>
+void check_inner_part(const Part& part) {
+    static_assert(keeps_check<Part>, "lockstep: the check() of a component is const");
+    check_part(part);
+}
 
 }  // namespace lockstep::core

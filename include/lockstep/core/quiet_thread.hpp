@@ -25,20 +25,24 @@ namespace lockstep::core {
 
 LOCKSTEP_FUNCTION std::thread quiet_thread(void (*work)(void*) noexcept, void* of, const char* name,
                                            const char* remedy) {
-    sigset_t all, before;
-    sigfillset(&all);
-    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, own);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread out;
-    std::string refused;
+    struct no_signals {
+        no_signals() {
+            sigset_t all;
+            sigfillset(&all);
+            for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, own);
+            pthread_sigmask(SIG_SETMASK, &all, &before);
+        }
+        no_signals(const no_signals&) = delete;
+        no_signals& operator=(const no_signals&) = delete;
+        ~no_signals() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+        sigset_t before;
+    };
     try {
-        out = std::thread{work, of};
+        const no_signals while_it_is_made;
+        return std::thread{work, of};
     } catch (const std::system_error& error) {
-        refused = error.what();
+        fail(text(name, " could not be started (", error.what(), ")"), remedy);
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (!refused.empty()) fail(text(name, " could not be started (", refused, ")"), remedy);
-    return out;
 }
 
 #endif

@@ -2,6 +2,7 @@
 #include "lockstep/node/shared_segment.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +50,21 @@ TEST_CASE("node/shared_segment: errors are those of the system", "[node]") {
     REQUIRE(one.create(2 * shared_segment::page()) == 0);
     CHECK(other.open(one.name(), shared_segment::page()) == ESTALE);
     CHECK(none.open(one.name() + "x", shared_segment::page()) == ENOENT);
+}
+
+TEST_CASE("node/shared_segment: a limit of file sizes is an error, and no signal", "[node]") {
+    struct rlimit before {};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const std::size_t most = 4 * shared_segment::page();
+    shared_segment large, small;
+    struct rlimit limit = before;
+    limit.rlim_cur = most;
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    const int created = large.create(2 * most), fits = small.create(most), reserved = small.reserve(most, most);
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK(created == EFBIG);
+    CHECK(fits == 0);
+    CHECK(reserved == EFBIG);
 }
 
 TEST_CASE("node/shared_segment: pages are reserved or refused before they are written", "[node]") {

@@ -136,6 +136,16 @@ private:
     call_record call_;
 };
 
+/// One in which ranks send to each other. Throws core::error where MPI has ended.
+class collective_call : public watched_call {
+public:
+    collective_call(abort_channel& aborts, const char* name, const std::source_location& where)
+        : watched_call{aborts, name, where} {
+        if (aborts.watched_by() != nullptr && is_over())
+            core::fail(core::text(name, "() was called after the end of MPI"), "call it before MPI_Finalize()");
+    }
+};
+
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION remote_failure::remote_failure(std::size_t origin, const std::string& text)

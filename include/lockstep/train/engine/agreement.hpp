@@ -172,8 +172,7 @@ LOCKSTEP_FUNCTION void rethrow_with(const std::string& line) {
 LOCKSTEP_FUNCTION void tell_all(const comm::group& ranks) {
     try {
         core::rethrow();
-    } catch (const comm::remote_failure&) {
-    } catch (const std::exception& failure) {
+    } catch (const std::exception& failure) {  // what these ranks have told each other is not told twice
         ranks.announce(core::printable(failure.what(), true));
     } catch (...) {
         ranks.announce("an exception that is no std::exception");

@@ -134,7 +134,7 @@ struct engine {
     /// Where this rank fails, all others are told why and fail too; after an error that all have agreed on they go on.
     template <class F>
     decltype(auto) on_all_ranks(const char* name, const std::source_location& where, F&& f) {
-        const comm::watched_call here{ranks.aborts(), name, where};
+        const comm::collective_call here{ranks.aborts(), name, where};
         // After a failure messages of the broken step are still under way, and would be taken for those of the next
         // one. And what a compressor carries over to the next step is that of the broken one.
         // Alone and without such a state nothing is left over, and a later call may go on; not where a resume() has
