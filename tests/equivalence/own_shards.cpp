@@ -150,3 +150,24 @@ TEST_CASE("equivalence/own_shards: a layer that derives from one that can be cut
         CHECK(relative_error(predict(group, ls::partition::model<2>{}), serial) < 1e-5);
     });
 }
+
+TEST_CASE("equivalence/own_shards: bytes between layers are those of the passes that run", "[equivalence]") {
+    const auto bytes = [&](const mpi::communicator& group, const auto& model) {
+        ls::trainer trainer{group, ls::plan{.model = model,
+                                            .loss = ls::loss::softmax_cross_entropy{},
+                                            .partition = ls::partition::model<2>{},
+                                            .batch = 16}};
+        return trainer.redistribution_bytes();
+    };
+    using namespace ls::layers;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        // 8 rows of 60 numbers go forward, their gradients nowhere; 12 outputs of 8 rows go there and back.
+        CHECK(bytes(group, ls::sequential{ls::input<60>, dense<24>{}}) == sizeof(float) * 8 * (60 + 2 * 12));
+        // Between two layers that are cut both ways count.
+        const std::size_t hidden = 8 * 24, out = 8 * 5;
+        CHECK(bytes(group, ls::sequential{ls::input<60>, dense<24>{}, dense<10>{}}) >
+              sizeof(float) * (8 * 60 + hidden + 2 * out));
+        CHECK(bytes(group, ls::sequential{ls::input<60>, dense<24>{}, dense<10>{}}) <=
+              sizeof(float) * (8 * 60 + 2 * 16 * 12 + 2 * hidden + 2 * out));
+    });
+}

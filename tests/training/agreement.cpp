@@ -19,6 +19,7 @@
 
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 
@@ -204,6 +205,25 @@ TEST_CASE("training/agreement: a rule of initialisation that depends on the rank
     if (world.size() > 1)
         check_all_told(world, text,
                        ls::core::text("lockstep: ranks 0 and ", world.size() - 1, " begin with different weights; "));
+    else
+        CHECK(text.empty());
+}
+
+TEST_CASE("training/agreement: an algorithm for sums of streams that depends on the rank", "[training]") {
+    const mpi::communicator world;
+    using ls::compress::sparse_algorithm;
+    const auto text = failure_of([&] {
+        const ls::trainer trainer{
+            world, ls::plan{.model = small,
+                            .loss = ls::loss::softmax_cross_entropy{},
+                            .compressor = ls::compress::sparse_sum{.inner = ls::compress::top_k{.ratio = 0.1},
+                                                                   .algorithm = is_last(world)
+                                                                                    ? sparse_algorithm::split_all_gather
+                                                                                    : sparse_algorithm::automatic},
+                            .batch = 16}};
+    });
+    if (world.size() > 1)
+        check_all_told(world, text, "sum of streams is by costs on rank 0 and split_all_gather on rank ");
     else
         CHECK(text.empty());
 }

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/parts/choice.hpp"
 #include "lockstep/compress/parts/index_value.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/core/text.hpp"
@@ -57,8 +58,8 @@ struct chain {
                           std::string{values.settings()}, ")");
     }
     void check() const {
-        if constexpr (requires { sparsifier.check(); }) sparsifier.check();
-        if constexpr (requires { values.check(); }) values.check();
+        detail::check(sparsifier);
+        detail::check(values);
     }
     [[nodiscard]] bool varies() const { return compress::varies(sparsifier) || compress::varies(values); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(sparsifier, shape); }
@@ -66,9 +67,7 @@ struct chain {
     [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
         return compress::sends_all(sparsifier, step, from) && compress::sends_all(values, step, selected(from, 0, 0));
     }
-    void check_feedback() const {
-        if constexpr (requires { values.check_feedback(); }) values.check_feedback();
-    }
+    void check_feedback() const { detail::check_feedback(values); }
     /// For warm_up: the share of elements, and the same with another one.
     [[nodiscard]] double own_ratio() const requires requires(sparsifier_type one) { one.ratio = 0.5; }
     { return sparsifier.ratio; }

@@ -140,12 +140,8 @@ struct measured {
     static constexpr std::size_t slot_count = inner_type::slot_count;
 
     [[nodiscard]] std::string settings() const { return inner.settings(); }
-    void check() const {
-        if constexpr (requires { inner.check(); }) inner.check();
-    }
-    void check_feedback() const {
-        if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
-    }
+    void check() const { detail::check(inner); }
+    void check_feedback() const { detail::check_feedback(inner); }
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
     [[nodiscard]] constexpr std::size_t shared_slots() const noexcept { return shared_slots_of(inner); }
     [[nodiscard]] bool seals() const noexcept requires requires(const inner_type& one) { one.seals(); }

@@ -14,6 +14,7 @@
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/parts/choice.hpp"
 #include "lockstep/compress/parts/index_list.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
@@ -23,6 +24,11 @@ namespace lockstep::compress {
 
 /// The algorithms of collectives/sparse_sum.hpp, or the choice between them.
 enum class sparse_algorithm : std::uint8_t { automatic, recursive_doubling, split_all_gather };
+[[nodiscard]] constexpr std::string_view name_of(sparse_algorithm one) noexcept {
+    return one == sparse_algorithm::automatic            ? "by costs"
+           : one == sparse_algorithm::recursive_doubling ? "recursive_doubling"
+                                                         : "split_all_gather";
+}
 
 template <class C, class T = float>
 inline constexpr bool is_list_compressor = Compressor<C, T>&& sends_index_list<C>;
@@ -62,7 +68,7 @@ struct sparse_sum {
     }
     /// Throws core::error if a part does, or if the second half is not stochastic.
     void check() const {
-        if constexpr (requires { inner.check(); }) inner.check();
+        detail::check(inner);
         if constexpr (std::is_same_v<second_type, quantize>) {
             second.check();
             if (!second.stochastic)
@@ -70,9 +76,7 @@ struct sparse_sum {
                            "leave .stochastic = true, or leave the second half out");
         }
     }
-    void check_feedback() const {
-        if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
-    }
+    void check_feedback() const { detail::check_feedback(inner); }
 
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }

@@ -45,7 +45,7 @@ struct two_sided {
     }
     void check() const {
         detail::refuse_seal(name, inner);
-        if constexpr (requires { inner.check(); }) inner.check();
+        detail::check(inner);
     }
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
     [[nodiscard]] constexpr std::size_t shared_slots() const noexcept { return slots_of(inner); }

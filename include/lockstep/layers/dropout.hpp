@@ -78,6 +78,9 @@ struct dropout {
     void check() const {
         if (!(rate >= 0 && rate < 1))
             core::fail(core::text("dropout rate is ", rate), "use a probability of at least 0 and below 1");
+        // Draws have 32 bits: what is kept more seldom is not as rare as it should be for its scale.
+        if (rate > 1 - 0x1p-20)
+            core::fail(core::text("dropout rate is 1 - ", 1 - rate), "use a rate of at most 1 - 2^-20 = 0.999999");
     }
 
     template <tensor::Shape Input>

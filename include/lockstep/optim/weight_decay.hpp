@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -50,7 +51,7 @@ struct weight_decay {
         if (!(rate >= 0 && std::isfinite(rate)))
             core::fail(core::text("weight_decay has rate = ", rate, ", negative or not finite"),
                        "take a rate such as 1e-4, or the inner optimizer alone for none");
-        if constexpr (requires { inner.check(); }) inner.check();
+        core::check_inner_part(inner);
     }
 
     template <class T>

@@ -119,13 +119,12 @@ public:
         }
     }
 
-    /// Sent by this rank for the samples of the last prepare(), in both directions.
-    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        if (!forward_) return 0;
-        return (forward_->program().sent().elements + backward_->program().sent().elements) * sizeof(T);
-    }
+    /// Sent by this rank for the samples of the last prepare().
     [[nodiscard]] std::size_t forward_bytes() const noexcept {
         return forward_ ? forward_->program().sent().elements * sizeof(T) : 0;
+    }
+    [[nodiscard]] std::size_t backward_bytes() const noexcept {
+        return backward_ ? backward_->program().sent().elements * sizeof(T) : 0;
     }
 
 private:

@@ -25,7 +25,7 @@ struct layer_volume {
     return activations + of.bytes * of.weights * (2 - of.overlap) * (groups - 1) / of.nodes;
 }
 
-/// The power of two of groups that sends the fewest bytes.
+/// The power of two of groups that sends the fewest bytes, of nodes whose number is a power of two.
 [[nodiscard]] constexpr double best_groups(const layer_volume& of) noexcept {
     double best = 1;
     for (double groups = 2; groups <= of.nodes; groups *= 2)

@@ -148,7 +148,7 @@ public:
     [[nodiscard]] const std::vector<std::string>& decisions() const noexcept { return told_; }
 
 private:
-    /// What a checkpoint has room for. Afterwards nothing changes any more.
+    /// What a checkpoint has room for. Afterwards only what is not allowed any more changes, to dense.
     static constexpr std::size_t most_choices = 4096;
 
     [[nodiscard]] static double seconds(clock::duration some) noexcept {
@@ -246,8 +246,11 @@ private:
                                                                      .is_dense = is_dense(),
                                                                      .has_room = has_room()});
         const std::size_t first = made_.size();
+        const bool is_full = !has_room();
         change(step, next);
         std::string text = core::text("step ", step, ": ", is_attempt ? "tries " : "", changes_since(first));
+        if (is_full)
+            text += core::text("; the list of choices is full after ", first, ": no candidate is tried any more");
         for (std::size_t bucket = 0, told = 0; bucket < now_.size(); ++bucket)
             if (std::isfinite(model.buckets[bucket].max_error))
                 text += core::text(told++ == 0 ? "; critical " : ", ", name_of_layer(bucket));
@@ -302,8 +305,8 @@ private:
             tell(core::text("step ", step, ": steps take ", milliseconds(now), ", after the last decision they took ",
                             milliseconds(before), ": candidates are tried again"));
     }
-    /// For a change, for all that is tried after it, and for going back.
-    [[nodiscard]] bool has_room() const noexcept { return made_.size() + 8 * now_.size() <= most_choices; }
+    /// For a change, for all that is tried after it, for going back, and then for one change of each bucket to dense.
+    [[nodiscard]] bool has_room() const noexcept { return made_.size() + 9 * now_.size() <= most_choices; }
     /// As text, with the errors of the last decision.
     [[nodiscard, gnu::cold]] std::string changes_since(std::size_t first) const {
         if (first == made_.size()) return "no change";

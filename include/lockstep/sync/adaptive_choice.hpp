@@ -101,6 +101,7 @@ public:
         // What has to be dense may make the step slower: that is no fault of what the same decision changes.
         back_ = planner::allowed_of(out.model, now, rule);
         rivals_.clear();
+        if (!of.has_room) out.next = back_;
         allows_rivals_ = of.has_room && !of.is_short && back_ == now && std::isfinite(of.step) && !is_critical(model_);
         if (of.has_room && !attempt(out, of, rule)) {
             out.next = planner::choose_compression(out.model, now, rule);

@@ -96,7 +96,7 @@ public:
     void decided(std::uint64_t step, bool has_changed, double cost, double step_seconds) {
         window_.clear();
         const std::uint64_t done = step - origin_;
-        next_trial_ = step + period_;
+        next_trial_ = period_ < none - step ? step + period_ : none;  // a period beyond all steps: never again
         for (const std::uint64_t one : early)
             if (one > done) {
                 next_trial_ = std::min(next_trial_, origin_ + one);

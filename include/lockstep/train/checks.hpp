@@ -312,6 +312,10 @@ template <class Plan>
         static_assert(is_made,
                       "lockstep: a strategy has a constructor template <class Plan> explicit strategy(const "
                       "sync::setup<Plan>&)");
+        constexpr bool chooses = makes_choices<std::remove_const_t<decltype(of.sync)>, types>;
+        static_assert(chooses,
+                      "lockstep: takes_adaptive = true stands in a strategy whose class template derives from "
+                      "sync::every_step::strategy<Types>, which chooses for compress::adaptive");
         constexpr bool agrees = agrees_on_worker_weights<std::remove_const_t<decltype(of.sync)>, types>;
         static_assert(agrees,
                       "lockstep: has_worker_weights = true stands in the class template strategy<Types> as well as in "

@@ -43,16 +43,13 @@ template <class T>
 inline constexpr bool is_plan = false;
 template <class... Parts>
 inline constexpr bool is_plan<plan<Parts...>> = true;
-/// Whether a check() that a part has is the one that is called.
+/// Of a model that of each layer.
 template <class Part>
-inline constexpr bool keeps_check = requires(const Part& part) {
-    part.check();
-}
-|| !requires(Part & part) { part.check(); };
-template <class Plan>
-inline constexpr bool keeps_checks = true;
+inline constexpr bool keeps_checks = core::keeps_check<Part>;
+template <class Input, class... Specs>
+inline constexpr bool keeps_checks<model::sequential<Input, Specs...>> = (core::keeps_check<Specs> && ...);
 template <class... Parts>
-inline constexpr bool keeps_checks<plan<Parts...>> = (keeps_check<std::remove_const_t<Parts>> && ...);
+inline constexpr bool keeps_checks<plan<Parts...>> = (keeps_checks<std::remove_const_t<Parts>> && ...);
 template <class T>
 inline constexpr bool has_sequential = false;
 template <class Model, class... Others>
@@ -116,6 +113,14 @@ template <class Sync, class Types>
     requires is_sync<Sync, Types>
 inline constexpr bool agrees_on_worker_weights<Sync, Types> =
     sync::has_worker_weights<Sync> == sync::has_worker_weights<typename Sync::template strategy<Types>>;
+/// What says that it takes compress::adaptive has what chooses, and so compresses.
+template <class Sync, class Types>
+inline constexpr bool makes_choices = true;
+template <class Sync, class Types>
+    requires(is_sync<Sync, Types>&& compress::adapts<typename Types::compressor>)
+inline constexpr bool makes_choices<Sync, Types> = requires(const typename Sync::template strategy<Types>& strategy) {
+    strategy.choices();
+};
 template <class Clip>
 inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync::clips<Clip>;
 /// Whether a strategy can do what clipping and the optimizer need.

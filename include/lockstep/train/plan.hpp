@@ -18,6 +18,7 @@
 #include "lockstep/compress/none.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/floating_point.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/model/initialise.hpp"
@@ -112,10 +113,6 @@ namespace detail {
 inline void check_most(std::size_t number, std::string_view what, std::size_t most) {
     if (number > most) core::fail(core::text("the plan has ", number, " ", what), core::text("use at most ", most));
 }
-template <class Part>
-void check_part(const Part& part) {
-    if constexpr (requires { part.check(); }) part.check();
-}
 }  // namespace detail
 
 /// Whether the costs of messages decide something: which algorithm sums gradients without a compressor, with
@@ -199,17 +196,18 @@ template <class Plan>
     if (of.timeout)
         if (!(of.timeout->count() >= 0 && of.timeout->count() < 1e9))
             core::fail(core::text("the timeout is ", of.timeout->count(), " s"),
-                       "set timeout to the longest wait for another rank, or to 0 to wait for ever");
-    detail::check_part(of.loss);
-    detail::check_part(of.optimizer);
-    detail::check_part(of.schedule);
-    detail::check_part(of.compressor);
-    detail::check_part(of.initialise);
-    detail::check_part(of.sampler);
-    detail::check_part(of.sync);
-    detail::check_part(of.clip);
+                       "set timeout to the longest wait for another rank, below 1e9 s, or to 0 to wait for ever");
+    core::check_part(of.loss);
+    core::check_part(of.optimizer);
+    core::check_part(of.schedule);
+    core::check_part(of.compressor);
+    core::check_part(of.initialise);
+    core::check_part(of.sampler);
+    core::check_part(of.partition);
+    core::check_part(of.sync);
+    core::check_part(of.clip);
     core::for_each_index<decltype(of.model)::size>(
-        [&](auto index) { detail::check_part(of.model.template node<index>()); });
+        [&](auto index) { core::check_part(of.model.template node<index>()); });
 }
 
 }  // namespace lockstep::train

@@ -94,6 +94,8 @@ template <class Plan>
     out.push_back({"transport", std::string{reduce::name_of(of.transport)}});
     out.push_back({"all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce});
     out.push_back({"factors", describe(of.factors)});
+    if constexpr (compress::adds_streams<decltype(of.compressor)>)
+        out.push_back({"sum of streams", std::string{name_of(stream_settings_of(of.compressor).algorithm)}});
     if constexpr (compress::adapts<decltype(of.compressor)>)
         out.push_back(
             {"decisions of the compressor", of.compressor.decision_settings() + (of.overlap ? " with overlap" : "")});

@@ -124,6 +124,9 @@ TEST_CASE("layers/dropout: wrong rates are refused", "[layers]") {
     CHECK_THROWS_WITH(layers::dropout{.rate = -0.1}.check(),
                       "lockstep: dropout rate is -0.1; use a probability of at least 0 and below 1");
     CHECK_THROWS_AS(layers::dropout{.rate = NAN}.check(), core::error);
+    CHECK_THROWS_WITH(layers::dropout{.rate = 1 - 1e-9}.check(),
+                      Catch::Contains("e-10; use a rate of at most 1 - 2^-20 = 0.999999"));
+    CHECK_NOTHROW(layers::dropout{.rate = 0.999999}.check());
     CHECK_NOTHROW(layers::dropout{.rate = 0}.check());
     CHECK_NOTHROW(layers::dropout{.rate = 0.999}.check());
     CHECK(layers::dropout{.rate = 0.25}.settings() == "rate=0.25");

@@ -40,7 +40,7 @@ TEST_CASE("partition/redistribution: a group of one rank keeps what it has, and 
         auto used = from;
         between.backward(used.data(), gradient.data(), {staging, work});
         CHECK(gradient == from);
-        CHECK(between.bytes_per_step() == 0);
         CHECK(between.forward_bytes() == 0);
+        CHECK(between.backward_bytes() == 0);
     }
 }

@@ -128,6 +128,12 @@ TEST_CASE("sync/adaptive_choice: what is barred or too inexact becomes dense, al
     // That is what a change would be compared with: the owner has nothing to verify.
     CHECK(of.back() == choice{0});
     CHECK(of.measured() == Approx(13));
+    // Where there is room for no other change, too.
+    CHECK(adaptive_choice{1, 1, {.overlaps = false}}.decide({1}, {.alone = model, .step = 6, .has_room = false}).next ==
+          choice{0});
+    model.buckets[0].max_error = 1;
+    CHECK(adaptive_choice{1, 1, {.overlaps = false}}.decide({1}, {.alone = model, .step = 6, .has_room = false}).next ==
+          choice{1});
 }
 
 TEST_CASE("sync/adaptive_choice: layers do not become dense where dense steps took longer than those of now") {

@@ -42,6 +42,10 @@ TEST_CASE("sync/adaptive_control: early trials, then one for each period") {
         CHECK(at[task::verification].empty());
     }
     CHECK(tasks(0, 30, 5, {})[task::trial] == numbers{3, 9, 12, 18, 24});
+    // A period beyond all steps.
+    const auto never = std::numeric_limits<std::uint64_t>::max();
+    for (const std::uint64_t period : {never, never - 1, never / 2 + 1})
+        CHECK(tasks(5000, 2500, period, {})[task::trial] == numbers{3, 12, 50, 200});
 }
 
 TEST_CASE("sync/adaptive_control: a change is verified before the next trial") {

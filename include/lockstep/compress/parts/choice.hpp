@@ -14,6 +14,7 @@
 
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::compress::detail {
@@ -27,10 +28,14 @@ template <class C>
 
 template <class C>
 void check(const C& one) {
-    if constexpr (requires { one.check(); }) one.check();
+    core::check_inner_part(one);
 }
 template <class C>
 void check_feedback(const C& one) {
+    constexpr bool is_called = requires { one.check_feedback(); };
+    static_assert(
+        is_called || !requires(C & changing) { changing.check_feedback(); },
+        "lockstep: the check_feedback() of a compressor is const");
     if constexpr (requires { one.check_feedback(); }) one.check_feedback();
 }
 

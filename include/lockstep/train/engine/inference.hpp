@@ -285,7 +285,7 @@ private:
     static void require_settings(const metrics::list<Metrics...>& also) {
         core::for_each_index<sizeof...(Metrics)>([&](auto index) {
             const auto& metric = core::get<index>(also.all);
-            detail::check_part(metric);
+            core::check_inner_part(metric);
             if constexpr (requires { metric.check_outputs(output::size); }) metric.check_outputs(output::size);
         });
     }

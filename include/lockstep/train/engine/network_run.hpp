@@ -57,6 +57,10 @@ public:
             if (plan_.again[layer].input != model::no_piece) repeated_.push_back(redistribution_before(layer));
             if (fact.redistribution_after != model::redistribution::none && fact.runs_again)
                 repeated_.push_back(redistribution_after(layer));
+            if (fact.redistribution_before != model::redistribution::none && fact.learns && fact.input_learns)
+                reversed_.push_back(redistribution_before(layer));
+            if (fact.redistribution_after != model::redistribution::none && fact.learns)
+                reversed_.push_back(redistribution_after(layer));
         }
         check_.prepare(plan_, nodes, network::facts);
         memory_ = arena.reserve<std::byte>(plan_.bytes, check_.spare(plan_));
@@ -120,8 +124,9 @@ public:
     /// The same for the last samples.
     [[nodiscard]] std::size_t redistributed_bytes() const noexcept {
         std::size_t sum = 0;
-        for (const auto& one : redistributions_) sum += one->bytes_per_step();
+        for (const auto& one : redistributions_) sum += one->forward_bytes();
         for (const std::size_t which : repeated_) sum += redistributions_[which]->forward_bytes();
+        for (const std::size_t which : reversed_) sum += redistributions_[which]->backward_bytes();
         return sum;
     }
     /// Seconds in redistributions since construction.
@@ -442,6 +447,7 @@ private:
     std::array<std::size_t, size> staging_{};
     std::vector<std::unique_ptr<partition::redistribution<T>>> redistributions_;
     std::vector<std::size_t> repeated_;  ///< those that go forward a second time, in backward
+    std::vector<std::size_t> reversed_;  ///< those that gradients pass: not before layers whose input does not learn
     const tensor::arena* arena_ = nullptr;
     comm::progress_thread* beside_ = nullptr;
     double redistribution_seconds_ = 0;
