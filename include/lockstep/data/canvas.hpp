@@ -67,8 +67,9 @@ private:
         return out;
     }();
 
+    /// 0 for what is no number, too.
     [[nodiscard]] static std::size_t clip(float at, std::size_t extent) noexcept {
-        return static_cast<std::size_t>(std::clamp(at, 0.0F, static_cast<float>(extent)));
+        return at > 0 ? static_cast<std::size_t>(std::min(at, static_cast<float>(extent))) : 0;
     }
 
     /// Distance to the border of the nearest line, positive inside it.

@@ -4,6 +4,7 @@
 // (a random change of a picture).
 
 #include <array>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <type_traits>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/tensor/batch.hpp"
@@ -157,14 +159,14 @@ template <class D>
 /// What a data set has to say against its own numbers.
 template <class D>
 void check_set(const D& set) {
-    if constexpr (requires { set.check(); }) set.check();
+    core::check_inner_part(set);
 }
-/// A pixel is divided by it.
+/// A pixel is read as (pixel - mean) / deviation.
 template <class D>
-void check_deviation(const D& set, float deviation) {
-    if (!(deviation > 0))
-        core::fail(core::text(name_of(set), " has the deviation ", deviation),
-                   "give it a deviation above 0: 1 changes nothing");
+void check_scaling(const D& set, float mean, float deviation) {
+    if (!(std::isfinite(mean) && std::isfinite(deviation) && deviation > 0))
+        core::fail(core::text(name_of(set), " has the mean ", mean, " and the deviation ", deviation),
+                   "give it a finite mean, and a finite deviation above 0: 0 and 1 change nothing");
 }
 
 /// The check at the start of a read(): buffers as long as the list of rows, and rows that exist. Throws core::error.

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct csv_format {
 struct csv_contents {
     std::string path;
     std::vector<double> x, y;
+    std::uint64_t hash = 0;    ///< of both
+    std::string beyond_float;  ///< line and column of the first number that would be infinite as float; empty: none
 };
 
 /// Reads a file of `features` + `labels` columns and those that are ignored; `classes` 0: labels are any numbers.
@@ -61,7 +64,8 @@ struct csv_contents {
 /// packed by gzip. Fields may be quoted, and lines end with LF or CR LF; blanks around numbers and empty lines at the
 /// end of the file are left out. All columns are read but the ignored ones. Copies share the numbers, 8 bytes each in
 /// memory. Throws core::error at construction, with line and column, for missing values, what is no finite number,
-/// lines of another number of columns, and class numbers out of range. Cost: about 50 ns for each number.
+/// lines of another number of columns, and class numbers out of range; reading as float throws the same for numbers
+/// that float cannot hold. Cost: about 50 ns for each number.
 template <tensor::Shape Sample, tensor::Label Label>
 class csv {
 public:
@@ -73,15 +77,17 @@ public:
 
     [[nodiscard]] std::size_t size() const noexcept { return all_->y.size() / per_label; }
     [[nodiscard]] std::string name() const { return core::text("\"", all_->path, "\""); }
-    [[nodiscard]] std::string settings() const {
-        const std::uint64_t hash = core::hash(std::as_bytes(std::span{all_->x}));
-        return core::text("numbers=", core::hexadecimal(core::hash(std::as_bytes(std::span{all_->y}), hash)));
-    }
+    [[nodiscard]] std::string settings() const { return core::text("numbers=", core::hexadecimal(all_->hash)); }
 
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
               std::span<tensor::label_element<label, T>> y) const {
         require_readable(*this, rows, x, y);
+        if constexpr (std::is_same_v<T, float>)
+            if (!all_->beyond_float.empty())
+                core::fail(all_->beyond_float,
+                           "correct or remove the line, ignore the column, or read it as double: a plan with "
+                           ".precision = real<double>{}");
         const auto copy = []<class To>(const double* from, To* to, std::size_t count) {
             for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
         };
@@ -144,8 +150,11 @@ public:
         while (!out.empty() && (out.back() == ' ' || out.back() == '\t')) out.remove_suffix(1);
         return out;
     }
+    [[nodiscard]] std::string located(std::string_view problem) const {
+        return core::text("\"", file_.path(), "\", line ", line_, ": ", problem);
+    }
     [[noreturn]] void fail(std::string_view problem, std::string_view remedy) const {
-        core::fail(core::text("\"", file_.path(), "\", line ", line_, ": ", problem), remedy);
+        core::fail(located(problem), remedy);
     }
 
 private:
@@ -254,7 +263,8 @@ public:
             require_names();
             more = lines_.next();
         }
-        csv_contents out{path_, {}, {}};
+        csv_contents out;
+        out.path = path_;
         std::size_t blank = 0;
         for (; more; more = lines_.next()) {
             if (lines_.is_blank()) {
@@ -264,6 +274,7 @@ public:
             if (blank != 0) fail_blank(blank);
             read_line(out);
         }
+        out.hash = core::hash(std::as_bytes(std::span{out.y}), core::hash(std::as_bytes(std::span{out.x})));
         return out;
     }
 
@@ -405,16 +416,21 @@ private:
         for (std::size_t i = 0; i < columns_; ++i) {
             if (place_[i] == ignored) continue;
             const bool is_label = place_[i] >= features_;
-            (is_label ? out.y[y + place_[i] - features_] : out.x[x + place_[i]]) = value(i, is_label && classes_ > 0);
+            const double number = value(i, is_label && classes_ > 0);
+            (is_label ? out.y[y + place_[i] - features_] : out.x[x + place_[i]]) = number;
+            if (std::abs(number) >= infinite_as_float && out.beyond_float.empty())
+                out.beyond_float = lines_.located(
+                    core::text(described(i), " has \"", core::excerpt(lines_.field(i)), "\", more than float holds"));
         }
+    }
+    [[nodiscard]] std::string described(std::size_t column) const {
+        return names_.empty() ? core::text("column ", column)
+                              : core::text("column ", column, " (\"", core::excerpt(names_[column]), "\")");
     }
     /// A number, or the number of a class; each thing that is neither has a message with its column.
     [[nodiscard]] double value(std::size_t column, bool is_class) const {
         const std::string_view field = lines_.field(column);
-        const auto where = [&] {
-            return names_.empty() ? core::text("column ", column)
-                                  : core::text("column ", column, " (\"", core::excerpt(names_[column]), "\")");
-        };
+        const auto where = [&] { return described(column); };
         if (is_class && !format_.classes.empty()) {
             const auto found = std::find(format_.classes.begin(), format_.classes.end(), field);
             if (found == format_.classes.end())
@@ -438,6 +454,7 @@ private:
     }
 
     static constexpr std::size_t ignored = static_cast<std::size_t>(-2);
+    static constexpr double infinite_as_float = 0x1.ffffffp127;  // what is below rounds to the largest float or less
 
     const std::string& path_;
     const csv_format& format_;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/canvas.hpp"
@@ -98,11 +99,13 @@ private:
 /// Sample i is digit number first + i of the endless book that `seed` opens: image and label are a pure function of
 /// (seed, first + i), with the same bits on every machine. A test set is another range of the same book: `digits{.count
 /// = 10'000, .first = 1'000'000}`. Each digit is written in 3 to 5 ways by a shaky hand: knots, slant, rotation, size,
-/// place, bend, pen and pressure differ. `distortion` scales all of that; 0 is print. A pixel is read as (ink - mean) /
-/// deviation, ink from 0 to 1. Cost: about 8 microseconds per image.
+/// place, bend, pen and pressure differ. `distortion` scales all of that, from 0, which is print, to `most_distortion`.
+/// A pixel is read as (ink - mean) / deviation, ink from 0 to 1. Cost: about 8 microseconds per image.
 struct digits {
     using sample = tensor::shape<28, 28, 1>;
     using label = tensor::classes<10>;
+    /// Up to here one of 4,000 images is blank, at 10 one of ten; from 4.5 on ink may be below 0.
+    static constexpr float most_distortion = 4;
 
     std::size_t count = 60'000;
     std::uint64_t seed = 1;
@@ -119,7 +122,12 @@ struct digits {
         return core::text("seed=", seed, " first=", first, " distortion=", distortion, " mean=", mean,
                           " deviation=", deviation);
     }
-    void check() const { check_deviation(*this, deviation); }
+    void check() const {
+        check_scaling(*this, mean, deviation);
+        if (!(distortion >= 0 && distortion <= most_distortion))
+            core::fail(core::text(name(), " has the distortion ", distortion),
+                       core::text("give it a distortion from 0, which is print, to ", most_distortion));
+    }
 
     /// Draws one sample, 0 = paper and 1 = ink, and returns its label.
     std::int32_t draw(std::uint64_t row, std::span<float, sample::size> ink) const noexcept;

@@ -142,7 +142,7 @@ public:
     [[nodiscard]] std::string settings() const {
         return core::text("mean=", mean, " deviation=", deviation, " bytes=", core::hexadecimal(hash_));
     }
-    void check() const { check_deviation(*this, deviation); }
+    void check() const { check_scaling(*this, mean, deviation); }
 
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/concept.hpp"
@@ -41,7 +42,12 @@ struct shapes {
     [[nodiscard]] std::string settings() const {
         return core::text("seed=", seed, " first=", first, " noise=", noise, " mean=", mean, " deviation=", deviation);
     }
-    void check() const { check_deviation(*this, deviation); }
+    void check() const {
+        check_scaling(*this, mean, deviation);
+        if (!(noise >= 0 && std::isfinite(noise)))
+            core::fail(core::text(name(), " has the noise ", noise),
+                       "give it a finite noise of 0 or more: light goes from 0 to 1");
+    }
 
     /// Draws one sample, from 0 to 1, and returns its label.
     std::int32_t draw(std::uint64_t row, std::span<float, sample::size> light) const noexcept;

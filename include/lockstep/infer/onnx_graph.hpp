@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -40,7 +41,8 @@ struct onnx_attribute {
 };
 
 /// Operations and constants, added in the order in which they run. Each value has a name of its own, which the
-/// functions return. The first extent of inputs and outputs is the batch, of any size.
+/// functions return; where the name is taken, a number follows it. The first extent of inputs and outputs is the batch,
+/// of any size.
 class onnx_graph {
 public:
     /// The operations of ONNX 1.12, and its format: readers refuse files of a newer one.
@@ -79,7 +81,7 @@ public:
     /// One operation with one output; `at` says where in the network it stands.
     std::string operation(std::string_view type, const std::string& at, const std::vector<std::string>& inputs,
                           const std::vector<onnx_attribute>& attributes = {}) {
-        return add(type, core::text(at, ".", type, ".", graph().node_size()), inputs, attributes).output(0);
+        return add(type, unused(core::text(at, ".", type, ".", graph().node_size())), inputs, attributes).output(0);
     }
 
     /// A constant; no extents: a single number.
@@ -90,11 +92,11 @@ public:
             core::fail(core::text("an ONNX file of more than ", bytes_, " bytes; it holds ", most_bytes, " at most"),
                        "keep the weights in a file of save_weights(), which has no such limit");
         auto& tensor = *graph().add_initializer();
-        tensor.set_name(name);
+        tensor.set_name(unused(name));
         tensor.set_data_type(element<T>());
         for (const std::size_t extent : extents) tensor.add_dims(static_cast<std::int64_t>(extent));
         tensor.set_raw_data(numbers.data(), numbers.size_bytes());
-        return name;
+        return tensor.name();
     }
 
     [[nodiscard]] std::string serialised() const { return model_.SerializeAsString(); }
@@ -104,6 +106,13 @@ private:
     static constexpr std::size_t most_bytes = std::numeric_limits<std::int32_t>::max() - (std::size_t{16} << 20);
 
     [[nodiscard]] onnx::GraphProto& graph() { return *model_.mutable_graph(); }
+
+    /// The name, or NAME.1, NAME.2, .. where it is taken: a file with two values of one name is not valid.
+    [[nodiscard]] std::string unused(const std::string& name) {
+        std::string out = name;
+        for (std::size_t number = 1; !names_.insert(out).second; ++number) out = core::text(name, ".", number);
+        return out;
+    }
 
     template <class T>
     [[nodiscard]] static constexpr onnx::TensorProto::DataType element() {
@@ -148,6 +157,7 @@ private:
     }
 
     onnx::ModelProto model_;
+    std::unordered_set<std::string> names_;  // of constants and operations; those of input and output have no point
     std::size_t bytes_ = 0;
 };
 

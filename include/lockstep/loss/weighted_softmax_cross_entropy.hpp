@@ -27,8 +27,8 @@ namespace lockstep::loss {
 /// `weight` divides by sum_r weights[c_r] instead: take weights with a mean of 1 over all samples for losses of that
 /// size. A weight of 0 leaves the samples of a class out of the loss, and in the number of rows. With smoothing the
 /// weight of the label multiplies the whole row.
-/// `weighted_softmax_cross_entropy{.weights = std::array{1.0, 4.0, 2.5}}`; other numbers of outputs do not compile. A
-/// row at a time: for few classes slower than softmax_cross_entropy, which takes several rows at once.
+/// `weighted_softmax_cross_entropy{.weights = {1.0, 4.0, 2.5}}`, or a std::array; other numbers of outputs do not
+/// compile. A row at a time: for few classes slower than softmax_cross_entropy, which takes several rows at once.
 template <std::size_t Classes>
 struct weighted_softmax_cross_entropy {
     static constexpr std::string_view name = "weighted_softmax_cross_entropy";
@@ -77,6 +77,13 @@ struct weighted_softmax_cross_entropy {
         return sum;
     }
 };
+
+/// As many classes as numbers in braces, or as the array has.
+template <std::size_t Classes>
+weighted_softmax_cross_entropy(const double (&)[Classes], double = 0) -> weighted_softmax_cross_entropy<Classes>;
+template <std::size_t Classes>
+weighted_softmax_cross_entropy(const std::array<double, Classes>&, double = 0)
+    -> weighted_softmax_cross_entropy<Classes>;
 
 static_assert(Loss<weighted_softmax_cross_entropy<2>>);
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/data/canvas.hpp"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <vector>
 
 namespace lockstep::data {
@@ -36,6 +38,14 @@ TEST_CASE("data/canvas: lines are drawn by distance, also across the border", "[
         }
     CHECK(black > 50);
     CHECK(grey > 50);
+}
+
+TEST_CASE("data/canvas: a line without a place draws nothing, or to the border", "[data]") {
+    constexpr float none = std::numeric_limits<float>::quiet_NaN(), far = std::numeric_limits<float>::infinity();
+    canvas<5, 5> paper;
+    paper.line({none, none}, {none, none}, 1, 1);
+    for (std::size_t pixel = 0; pixel < 25; ++pixel) CHECK(paper.ink(pixel / 5, pixel % 5, 1) == 0);
+    paper.line({-far, 2}, {2, far}, 1, 1);  // stays inside of its memory
 }
 
 TEST_CASE("data/canvas: an empty canvas is white", "[data]") {

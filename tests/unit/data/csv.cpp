@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "files.hpp"
+#include "lockstep/core/hash.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -149,6 +151,35 @@ TEST_CASE("data/csv: ranks with other numbers are told apart", "[data]") {
         c{here.write("c.csv", "a,b,c\n1,2,1.0\n\n")};
     CHECK(a.settings() != b.settings());
     CHECK(a.settings() == c.settings());
+    // The hash of the samples, then of the labels, as doubles.
+    const std::array<double, 2> x{1, 2};
+    const std::array<double, 1> y{1};
+    const std::uint64_t hash = core::hash(std::as_bytes(std::span{y}), core::hash(std::as_bytes(std::span{x})));
+    CHECK(a.settings() == "numbers=" + core::hexadecimal(hash));
+}
+
+TEST_CASE("data/csv: a number beyond float is an error where the file is read as float", "[data]") {
+    const test::directory here;
+    const auto read = []<class T>(const regression& set, T) {
+        std::array<T, 1> x{};
+        std::array<T, 2> y{};
+        return test::error_of([&] { set.read<T>(std::array<std::uint64_t, 1>{0}, {x.data(), 1}, y); });
+    };
+    const std::string path = here.write("x.csv", "a,b,c\n1,2,3\n4,-1e39,6\n1e300,8,9\n");
+    const regression wide{path};
+    CHECK(read(wide, 0.0F) == "lockstep: \"" + path +
+                                  "\", line 3: column 1 (\"b\") has \"-1e39\", more than float holds; correct or "
+                                  "remove the line, ignore the column, or read it as double: a plan with .precision = "
+                                  "real<double>{}");
+    CHECK(read(wide, 0.0).empty());
+    CHECK(all_of(wide) == std::pair{numbers{1, 4, 1e300}, numbers{2, 3, -1e39, 6, 8, 9}});
+    CHECK_THAT(read(regression{here.write("y.csv", "1,2,3.5e38\n"), {.header = false}}, 0.0F),
+               Catch::Contains("line 1: column 2 has \"3.5e38\", more than float holds"));
+    // Ignored columns are not read, and the largest float may be written with a few digits.
+    CHECK(
+        read(regression{here.write("z.csv", "1,3.4028235e38,-3.4028235e+38,1e39\n"), {.header = false, .ignored = {3}}},
+             0.0F)
+            .empty());
 }
 
 TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {

@@ -5,7 +5,9 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "files.hpp"
@@ -134,6 +136,36 @@ TEST_CASE("data/digits: mean and deviation are applied", "[data]") {
     CHECK(y[0] == label);
     for (std::size_t pixel = 0; pixel < 784; ++pixel)
         CHECK(x[pixel] == static_cast<double>((ink[pixel] - 0.25F) / 0.5F));
+}
+
+TEST_CASE("data/digits: up to the largest distortion there is ink, within 0 and 1", "[data]") {
+    constexpr std::uint64_t count = 4000;
+    const digits set{.distortion = digits::most_distortion};
+    std::array<float, 784> ink{};
+    std::size_t blank = 0;
+    for (std::uint64_t row = 0; row < count; ++row) {
+        (void)set.draw(row, ink);
+        const auto [least, most] = std::minmax_element(ink.begin(), ink.end());
+        if (!(*least >= 0 && *most <= 1)) FAIL("sample " << row << " has ink from " << *least << " to " << *most);
+        blank += *most == 0;
+    }
+    CHECK(blank < count / 500);
+}
+
+TEST_CASE("data/digits: numbers that make no sense are refused", "[data]") {
+    constexpr float none = std::numeric_limits<float>::quiet_NaN(), infinite = std::numeric_limits<float>::infinity();
+    const auto error = [](const digits& set) { return test::error_of([&] { set.check(); }); };
+    const std::string start = "lockstep: generated digits (seed 1, from 0) has the ";
+    for (const float one : {0.0F, 1.0F, digits::most_distortion}) CHECK(error({.distortion = one}).empty());
+    for (const float one : {-0.5F, 4.5F, 1e6F, infinite, none})
+        CHECK(error({.distortion = one}) ==
+              start + "distortion " + core::text(one) + "; give it a distortion from 0, which is print, to 4");
+    for (const float one : {0.0F, -1.0F, infinite, none})
+        CHECK(error({.deviation = one}) ==
+              start + "mean 0.1358 and the deviation " + core::text(one) +
+                  "; give it a finite mean, and a finite deviation above 0: 0 and 1 change nothing");
+    for (const float one : {infinite, -infinite, none})
+        CHECK_THAT(error({.mean = one}), Catch::StartsWith(start + "mean " + core::text(one) + " and the deviation"));
 }
 
 TEST_CASE("data/digits: a sample beyond the end is an error", "[data]") {

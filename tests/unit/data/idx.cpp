@@ -3,7 +3,9 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "files.hpp"
@@ -52,6 +54,20 @@ TEST_CASE("data/idx: plain and packed files", "[data]") {
     check_content(
         small{here.write_packed("images.gz", three_images()), here.write_packed("labels.gz", three_labels())});
     CHECK(name_of(plain) == "\"" + here / "images" + "\"");
+}
+
+TEST_CASE("data/idx: a mean or a deviation that makes no sense is refused", "[data]") {
+    const test::directory here;
+    small set{here.write("images", three_images()), here.write("labels", three_labels())};
+    CHECK_NOTHROW(set.check());
+    constexpr float none = std::numeric_limits<float>::quiet_NaN(), infinite = std::numeric_limits<float>::infinity();
+    for (const auto& [mean, deviation] : {std::pair{0.0F, 0.0F}, {0.0F, infinite}, {0.0F, none}, {infinite, 1.0F}}) {
+        set.mean = mean;
+        set.deviation = deviation;
+        CHECK(test::error_of([&] { set.check(); }) ==
+              core::text("lockstep: ", set.name(), " has the mean ", mean, " and the deviation ", deviation,
+                         "; give it a finite mean, and a finite deviation above 0: 0 and 1 change nothing"));
+    }
 }
 
 TEST_CASE("data/idx: ranks with other bytes are told apart", "[data]") {

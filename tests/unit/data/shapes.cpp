@@ -5,6 +5,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -99,6 +100,18 @@ TEST_CASE("data/shapes: without noise and uneven light a shape is there, and as 
     }
     CHECK(share[0] > share[1]);  // a disc is more than a ring
     CHECK(share[2] > share[3]);  // a square is more than a frame
+}
+
+TEST_CASE("data/shapes: numbers that make no sense are refused", "[data]") {
+    constexpr float none = std::numeric_limits<float>::quiet_NaN(), infinite = std::numeric_limits<float>::infinity();
+    for (const float one : {0.0F, 0.15F, 1e30F}) CHECK_NOTHROW(shapes{.noise = one}.check());
+    for (const float one : {-0.1F, infinite, none})
+        CHECK_THROWS_WITH(shapes{.noise = one}.check(), "lockstep: generated shapes (seed 1, from 0) has the noise " +
+                                                            core::text(one) +
+                                                            "; give it a finite noise of 0 or more: light goes from 0 "
+                                                            "to 1");
+    CHECK_THROWS_WITH(shapes{.mean = none}.check(), Catch::Contains("has the mean nan and the deviation 0.2313"));
+    CHECK_THROWS_WITH(shapes{.deviation = infinite}.check(), Catch::Contains("and the deviation inf"));
 }
 
 }  // namespace

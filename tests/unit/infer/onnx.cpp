@@ -55,6 +55,23 @@ struct silent {
     }
 };
 
+/// A layer that calls its constants alike, and one of them as an operation is called.
+template <class S>
+struct alike_layer : ls::layer_api::dropout_layer<S> {
+    static constexpr std::string_view name = "alike";
+    void write_onnx(auto& node) const {
+        const auto product = node.operation("Mul", {node.x(), node.number("c", 2)});
+        const auto sum = node.operation("Add", {product, node.number("c", 3)});
+        node.gives(node.operation("Mul", {sum, node.number("Mul.2", 5)}));
+    }
+};
+struct alike {
+    template <class S>
+    constexpr auto on(S) const {
+        return alike_layer<S>{};
+    }
+};
+
 }  // namespace
 
 TEST_CASE("infer/onnx: constants have the names of a weight file, images are in the order of ONNX") {
@@ -128,6 +145,26 @@ TEST_CASE("infer/onnx: what cannot be written is an error with the values") {
                Catch::Contains("layer 0.silent wrote no ONNX value"));
     CHECK_THAT(said([&] { ls::write_onnx("/nowhere/at/all.onnx", net, weights, statistics); }),
                Catch::Contains("/nowhere/at/all.onnx"));
+}
+
+TEST_CASE("infer/onnx: values that a layer calls alike get names of their own") {
+    const auto model = parsed(
+        ls::infer::onnx_bytes(ls::sequential{ls::input<3>, alike{}}, std::vector<float>{}, std::vector<float>{}));
+    std::vector<std::string> names;
+    std::vector<float> numbers;
+    for (const auto& one : model.graph().initializer()) {
+        names.push_back(one.name());
+        std::memcpy(&numbers.emplace_back(), one.raw_data().data(), sizeof(float));
+    }
+    CHECK(names == std::vector<std::string>{"0.alike.c", "0.alike.c.1", "0.alike.Mul.2"});
+    CHECK(numbers == std::vector<float>{2, 3, 5});
+    const auto& nodes = model.graph().node();
+    REQUIRE(nodes.size() == 3);
+    CHECK(nodes[0].input(1) == "0.alike.c");
+    CHECK(nodes[1].input(1) == "0.alike.c.1");
+    CHECK(nodes[2].input(1) == "0.alike.Mul.2");
+    CHECK(nodes[2].name() == "0.alike.Mul.2.1");
+    CHECK(nodes[2].output(0) == "y");
 }
 
 TEST_CASE("infer/onnx: a file is written as a whole, of a predictor as of its numbers") {

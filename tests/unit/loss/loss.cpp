@@ -421,3 +421,16 @@ TEST_CASE("loss/weighted_softmax_cross_entropy: an unknown label is not a number
                     core::error);
     static_assert(loss::exact_outputs<decltype(loss)> == 3 && loss::exact_outputs<huber> == 0);
 }
+
+TEST_CASE("loss/weighted_softmax_cross_entropy: the number of classes follows from the weights", "[loss]") {
+    const weighted_softmax_cross_entropy braces{.weights = {1.0, 0.0, 2.5}};
+    const weighted_softmax_cross_entropy smooth{.weights = {1, 2}, .smoothing = 0.125};
+    const weighted_softmax_cross_entropy array{.weights = std::array{1.0, 4.0}, .smoothing = 0.25};
+    const weighted_softmax_cross_entropy copy{array};
+    static_assert(std::is_same_v<decltype(braces), const weighted_softmax_cross_entropy<3>>);
+    static_assert(std::is_same_v<decltype(copy), const weighted_softmax_cross_entropy<2>>);
+    CHECK(braces.settings() == "weights=1,0,2.5 smoothing=0");
+    CHECK(smooth.settings() == "weights=1,2 smoothing=0.125");
+    CHECK(array.settings() == "weights=1,4 smoothing=0.25");
+    CHECK(copy.settings() == array.settings());
+}

@@ -81,12 +81,12 @@ TEST_CASE("train/checks: the rule of initialisation and the sampler are asked, t
 
 TEST_CASE("train/checks: data sets are asked before they are read", "[train]") {
     refuse(ls::data::digits{.count = 64, .deviation = 0},
-           "lockstep: generated digits (seed 1, from 0) has the deviation 0; give it a deviation above 0: 1 changes "
-           "nothing");
+           "lockstep: generated digits (seed 1, from 0) has the mean 0.1358 and the deviation 0; give it a finite "
+           "mean, and a finite deviation above 0: 0 and 1 change nothing");
     const ls::data::shapes negative{.count = 64, .deviation = -1};
     const std::string text =
-        "lockstep: generated shapes (seed 1, from 0) has the deviation -1; give it a deviation above 0: 1 changes "
-        "nothing";
+        "lockstep: generated shapes (seed 1, from 0) has the mean 0.4989 and the deviation -1; give it a finite mean, "
+        "and a finite deviation above 0: 0 and 1 change nothing";
     refuse(negative, text);
     refuse(ls::data::augmented{negative, ls::data::flip{}}, text);
     refuse(ls::data::normalised{negative, {}}, text);
