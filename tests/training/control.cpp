@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "equivalence/groups.hpp"
+#include "equivalence/shared_folder.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/memory.hpp"
 #include "lockstep/layers/activation.hpp"
@@ -22,6 +23,7 @@
 #include "lockstep/loss/binary_cross_entropy.hpp"
 #include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/report/timeline.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/find_learning_rate.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -348,6 +350,21 @@ TEST_CASE("what an observer may not call is one sentence", "[training]") {
     CHECK(looked.state_hash() == still.state_hash());
     // And a fit() after a fit() is no fit() within one.
     looked.fit(all.set(), ls::steps{2});
+}
+
+TEST_CASE("two timelines are one error on all ranks", "[training]") {
+    const mpi::communicator world;
+    const support::shared_folder shared;
+    ls::timeline first{shared.path + "/a.json"}, second{shared.path + "/b.json"}, none{""};
+    CHECK(everywhere(world, throws(
+                                [&] {
+                                    ls::trainer trainer{world, recipe()};
+                                    trainer.fit(all.set(), ls::steps{1}, first, second);
+                                },
+                                "fit() was given two timelines")));
+    // One without a path is none.
+    ls::trainer trainer{world, recipe()};
+    CHECK(trainer.fit(all.set(), ls::steps{3}, first, none).steps == 3);
 }
 
 /// The epoch of each step.

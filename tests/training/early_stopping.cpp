@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/mpi/collectives/all_gather.hpp>
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -14,6 +15,8 @@
 
 #include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
+#include "lockstep/report/logs.hpp"
+#include "lockstep/report/run_record.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 namespace {
@@ -439,6 +442,73 @@ TEST_CASE("best weights from the middle of the epoch in which a fit ends come ba
     CHECK(trainer.report().steps == 3);
     CHECK(stop.best_loss == 1);
     CHECK(trainer.all_weights() == best);
+}
+
+/// Asks for the end of the run in a step.
+struct asks_to_stop {
+    static constexpr bool on_every_rank = true, sees_weights = false;
+    std::uint64_t step;
+    void on_step(const ls::report::step_event& event) const {
+        if (event.step == step) ls::core::stop_request::ask(SIGUSR1);
+    }
+};
+
+TEST_CASE("a signal within the epoch after the best one ends with the best weights", "[training]") {
+    const mpi::communicator world;
+    const shared_folder shared;
+    for (const bool ends_epoch : {false, true}) {
+        ls::trainer trainer{world, recipe(0.01)}, best{world, recipe(0.01)}, last{world, recipe(0.01)};
+        ls::early_stopping stop{.patience = 9};
+        // The step after the one that asks is the last: the first one of epoch 3, or the last one of epoch 2.
+        const std::uint64_t end = ends_epoch ? 6 : 7;
+        CHECK_THROWS_AS(trainer.fit(training.set(), ls::epochs{5}, scripted{{3, 1, 2}}, asks_to_stop{end - 1}, stop,
+                                    ls::checkpoint{shared.path, 100, 1}),
+                        ls::interrupted);
+        ls::core::stop_request::ask(0);
+        CHECK(trainer.report().steps == end);
+        CHECK(stop.best_epoch == 2);
+        best.fit(training.set(), ls::epochs{2});
+        CHECK(trainer.all_weights() == best.all_weights());
+        // What is saved has the weights of the last step, and the run goes on from there.
+        ls::trainer resumed{world, recipe(0.01)};
+        resumed.resume(shared.path);
+        last.fit(training.set(), ls::steps{end});
+        CHECK(resumed.all_weights() == last.all_weights());
+        ls::early_stopping next{.patience = 9};
+        resumed.fit(training.set(), ls::steps{0}, scripted{}, next);
+        CHECK(resumed.all_weights() == best.all_weights());
+        shared.clear();
+    }
+}
+
+TEST_CASE("steps that early_stopping was not told of are after its best ones", "[training]") {
+    ls::trainer trainer{mpi::communicator{}, recipe(0.01)}, best{mpi::communicator{}, recipe(0.01)};
+    ls::early_stopping stop{.patience = 9};
+    trainer.fit(training.set(), ls::epochs{1}, scripted{{1}}, stop);
+    best.fit(training.set(), ls::epochs{1});
+    CHECK(trainer.weights_hash() == best.weights_hash());
+    trainer.fit(training.set(), ls::steps{1});
+    trainer.fit(training.set(), ls::steps{0}, scripted{}, stop);
+    CHECK(trainer.weights_hash() == best.weights_hash());
+}
+
+TEST_CASE("a log has the hash of the weights that the trainer keeps, whatever the order of names", "[training]") {
+    const mpi::communicator world;
+    const shared_folder shared;
+    const std::string path = shared.path + "/run.jsonl";
+    const auto check = [&](bool log_first) {
+        ls::trainer trainer{world, recipe(0.01)};
+        ls::early_stopping stop{.patience = 1};
+        ls::json_log log{path};
+        if (log_first)
+            trainer.fit(training.set(), ls::epochs{5}, scripted{{2, 1, 3}}, log, stop);
+        else
+            trainer.fit(training.set(), ls::epochs{5}, scripted{{2, 1, 3}}, stop, log);
+        const std::uint64_t hash = trainer.weights_hash();
+        if (world.rank() == 0) CHECK(ls::report::read_run(path).weights_hash == ls::core::hexadecimal(hash));
+    };
+    check(true);
+    check(false);
 }
 
 TEST_CASE("patience holds over a loop of fits, also of one that is resumed between them", "[training]") {

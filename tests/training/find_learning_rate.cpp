@@ -94,7 +94,16 @@ std::vector<double> search(const mpi::communicator& group, const Plan& plan) {
         with.fit(all.set(), ls::steps{steps});
         without.fit(all.set(), ls::steps{steps});
         const auto hash = with.state_hash();
+        const auto before = with.report();
         const auto found = ls::find_learning_rate(with, all.set(), range);
+        // Seconds and what is divided by them are those of all steps that were made.
+        const auto after = with.report();
+        CHECK(after.timed_steps == before.timed_steps + found.curve.size());
+        CHECK(after.timed_samples > before.timed_samples);
+        CHECK(after.bytes_sent >= before.bytes_sent);
+        CHECK(after.seconds.forward > before.seconds.forward);
+        CHECK(after.seconds.update > before.seconds.update);
+        CHECK(after.last_fit.steps == before.last_fit.steps);
         for (const double one : numbers_of(found)) out.push_back(one);
         CHECK(with.state_hash() == hash);
         CHECK(with.report().steps == without.report().steps);

@@ -45,7 +45,9 @@ struct begun_file {
 }
 [[nodiscard]] LOCKSTEP_FUNCTION std::filesystem::path whole_path(const std::string& path) {
     std::error_code problem;
-    auto out = std::filesystem::weakly_canonical(path, problem);
+    // A path of which nothing is there yet would stay relative.
+    auto out = std::filesystem::absolute(path, problem);
+    if (!problem) out = std::filesystem::weakly_canonical(out, problem);
     return problem ? std::filesystem::path{path} : out;
 }
 

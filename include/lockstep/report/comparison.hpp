@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,7 +31,7 @@ struct recipe_difference {
 [[nodiscard, gnu::cold]] std::vector<recipe_difference> recipe_differences(const std::vector<run_record>& runs);
 
 /// How far the bits of two runs are the same, by the losses of their steps. Pages of long runs have means of several
-/// steps: they are compared with the means of the same steps, to 1e-9.
+/// steps: they are compared with the means of the same steps, to 1e-9. A mean over a gap counts where both have it.
 struct common_steps {
     std::uint64_t same = 0;           ///< steps with equal losses before the first that differs
     std::uint64_t in_means = 0;       ///< of these, steps of which a mean was compared
@@ -95,16 +96,31 @@ LOCKSTEP_FUNCTION std::vector<recipe_difference> recipe_differences(const std::v
 
 LOCKSTEP_FUNCTION common_steps steps_in_common(const run_record& a, const run_record& b) {
     common_steps out;
+    const auto are_equal = [](const step_point& x, double loss) {
+        const double may_differ = x.joined > 1 ? 1e-9 * std::max(std::abs(x.loss), std::abs(loss)) : 0;
+        return x.loss == loss || (std::isnan(x.loss) && std::isnan(loss)) || std::abs(x.loss - loss) <= may_differ;
+    };
     auto one = a.steps.begin(), other = b.steps.begin();
     while (one != a.steps.end() && other != b.steps.end()) {
         if (one->first() != other->first()) {
             one->first() < other->first() ? ++one : ++other;
             continue;
         }
+        const bool has_gap = one->skipped > 0, other_has_gap = other->skipped > 0;
+        if (has_gap || other_has_gap) {
+            // Which steps it lacks is not known: equal means are of the same ones, different ones show nothing.
+            if (one->step == other->step && one->joined == other->joined && are_equal(*one, other->loss)) {
+                out.same += one->joined;
+                out.in_means += one->joined;
+            }
+            if (has_gap) ++one;
+            if (other_has_gap) ++other;
+            continue;
+        }
         // The least steps that both have whole.
         step_point x = *one++, y = *other++;
         const auto takes_in = [](step_point& to, auto& from, const auto& end) {
-            if (from == end || from->first() != to.step + 1) return false;
+            if (from == end || from->first() != to.step + 1 || from->skipped > 0) return false;
             to.join(*from++);
             return true;
         };
@@ -112,15 +128,13 @@ LOCKSTEP_FUNCTION common_steps steps_in_common(const run_record& a, const run_re
         while (x.step != y.step && goes_on)
             goes_on = x.step < y.step ? takes_in(x, one, a.steps.end()) : takes_in(y, other, b.steps.end());
         if (x.step != y.step) continue;
-        const bool is_mean = x.joined > 1, are_none = std::isnan(x.loss) && std::isnan(y.loss);
-        const double may_differ = is_mean ? 1e-9 * std::max(std::abs(x.loss), std::abs(y.loss)) : 0;
-        if (!(x.loss == y.loss || are_none || std::abs(x.loss - y.loss) <= may_differ)) {
+        if (!are_equal(x, y.loss)) {
             out.first = x;
             out.other = y.loss;
             break;
         }
         out.same += x.joined;
-        if (is_mean) out.in_means += x.joined;
+        if (x.joined > 1) out.in_means += x.joined;
     }
     return out;
 }
@@ -195,6 +209,16 @@ namespace detail {
     return run < 26 ? std::string(1, static_cast<char>('A' + run)) : core::text("run ", run + 1);
 }
 
+/// Of all runs, each number once. A run that has gone on within an epoch has parts of it.
+[[nodiscard]] LOCKSTEP_FUNCTION std::vector<std::uint64_t> numbers_of_epochs(std::span<const run_record> runs) {
+    std::vector<std::uint64_t> out;
+    for (const auto& run : runs)
+        for (const auto& epoch : run.epochs) out.push_back(epoch.epoch);
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+}
+
 using table_rows = std::vector<std::vector<std::string>>;
 
 /// Numbers of each run, a row for each kind.
@@ -214,7 +238,7 @@ using table_rows = std::vector<std::vector<std::string>>;
         return core::text(run.steps.empty() ? "0" : core::grouped(run.steps.back().step),
                           run.has_ended ? "" : ", not ended");
     });
-    row("epochs", [](const auto& run) { return core::text(run.epochs.size()); });
+    row("epochs", [](const auto& run) { return core::text(numbers_of_epochs(std::span{&run, 1}).size()); });
     row("training loss",
         [](const auto& run) { return run.epochs.empty() ? std::string{"-"} : html::number(run.epochs.back().loss); });
     std::vector<std::string> metrics;
@@ -223,10 +247,8 @@ using table_rows = std::vector<std::vector<std::string>>;
             if (std::find(metrics.begin(), metrics.end(), metric) == metrics.end()) metrics.push_back(metric);
     for (const auto& metric : metrics)
         row("test " + core::printable(metric), [&](const auto& run) {
-            const auto known = run.metrics();
-            return std::find(known.begin(), known.end(), metric) == known.end()
-                       ? std::string{"-"}
-                       : html::number(run.epochs.back().metric(metric));
+            const auto* const last = run.last_with(metric);
+            return last == nullptr ? std::string{"-"} : html::number(last->metric(metric));
         });
     row("samples/s", [](const auto& run) {
         double samples = 0;
@@ -295,20 +317,17 @@ using table_rows = std::vector<std::vector<std::string>>;
     add("");
     add("loss");
     add("accuracy");
-    std::vector<std::uint64_t> numbers;
-    for (const auto& run : runs)
-        for (const auto& epoch : run.epochs) numbers.push_back(epoch.epoch);
-    std::sort(numbers.begin(), numbers.end());
-    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
     table_rows out{head};
-    for (const std::uint64_t number : numbers) {
+    for (const std::uint64_t number : numbers_of_epochs(runs)) {
         std::vector<std::string> row{core::text(number)};
         for (const auto& [run, metric] : columns) {
             const auto& all = runs[run].epochs;
             const auto found =
                 std::find_if(all.rbegin(), all.rend(), [&](const auto& epoch) { return epoch.epoch == number; });
-            row.push_back(found == all.rend() ? "-"
-                                              : html::number(metric.empty() ? found->loss : found->metric(metric)));
+            if (found == all.rend() || !(metric.empty() || found->has(metric)))
+                row.push_back("-");
+            else
+                row.push_back(html::number(metric.empty() ? found->loss : found->metric(metric)));
         }
         out.push_back(std::move(row));
     }
@@ -397,8 +416,8 @@ LOCKSTEP_FUNCTION std::string comparison_page(const std::vector<run_record>& run
             const auto x = static_cast<double>(epoch.epoch);
             of_loss.points.push_back({x, epoch.loss});
             of_time.points.push_back({seconds_until(runs[i], epoch), epoch.loss});
-            of_test.points.push_back({x, epoch.metric("loss")});
-            of_accuracy.points.push_back({x, epoch.metric("accuracy")});
+            if (epoch.has("loss")) of_test.points.push_back({x, epoch.metric("loss")});
+            if (epoch.has("accuracy")) of_accuracy.points.push_back({x, epoch.metric("accuracy")});
         }
         step_curve few{512};
         for (const auto& step : runs[i].steps) few.add(step);

@@ -20,6 +20,7 @@ namespace lockstep::report {
 struct early_stopping {
     static constexpr bool on_every_rank = true;     ///< it looks at all weights
     static constexpr bool needs_validation = true;  ///< of one that is named before it
+    static constexpr bool changes_weights = true;   ///< at the end, to the best ones
 
     std::size_t patience = 5;  ///< epochs
     bool keep_best = true;     ///< whether the weights of the best epoch come back
@@ -60,10 +61,10 @@ struct early_stopping {
         if (takes_over) {
             best_loss = trainer.best_epoch() > 0 ? trainer.best_loss() : std::numeric_limits<double>::infinity();
             best_epoch = trainer.best_epoch();
+            best_steps_ = best_epoch == from.epochs && !from.is_in_epoch ? from.resumed_after : not_known;
             if (keep_best && best_epoch > 0 && !trainer.keeps_best()) take_over_weights(trainer, from);
         }
         epoch_ = from.epochs;
-        is_best_ = best_epoch >= epoch_;
         return waited() < patience;
     }
     /// False ends the run. Throws core::error where no validate{set} is named before it. Collective.
@@ -72,19 +73,19 @@ struct early_stopping {
         if (!event.test)
             core::fail("early_stopping knows no loss on a validation set", "name validate{set} before it in fit()");
         epoch_ = event.epoch;
-        is_best_ = event.test->loss < best_loss - least;
-        if (is_best_) {
+        if (event.test->loss < best_loss - least) {
             best_loss = event.test->loss;
             best_epoch = event.epoch;
+            best_steps_ = trainer.report().steps;
             trainer.remember_best(best_epoch, best_loss, keep_best);
         }
         return waited() < patience;
     }
-    /// Takes back the best weights. Collective.
+    /// Takes back the best weights, if steps were made since. Collective.
     template <class Trainer>
-    void on_end(Trainer& trainer, const totals&) {
-        if (!is_past_ && keep_best && best_epoch > 0 && !is_best_ && trainer.best_epoch() == best_epoch &&
-            trainer.keeps_best())
+    void on_end(Trainer& trainer, const totals& run) {
+        if (!is_past_ && keep_best && best_epoch > 0 && run.steps != best_steps_ &&
+            trainer.best_epoch() == best_epoch && trainer.keeps_best())
             trainer.load_best();
     }
 
@@ -99,9 +100,11 @@ struct early_stopping {
     bool is_used_ = false;           ///< its own
     std::uint64_t epoch_ = 0;        ///< its own
     bool is_past_ = false;           ///< its own
-    bool is_best_ = false;           ///< its own
+    std::uint64_t best_steps_ = 0;   ///< its own: steps of the run that have made the best weights
 
 private:
+    static constexpr std::uint64_t not_known = std::numeric_limits<std::uint64_t>::max();
+
     /// A run that is resumed kept no weights: those of now are the best ones, or are gone.
     template <class Trainer>
     [[gnu::cold]] void take_over_weights(Trainer& trainer, const run_begin& from) const {

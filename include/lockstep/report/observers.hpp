@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/metrics/list.hpp"
 #include "lockstep/report/events.hpp"
@@ -43,7 +44,19 @@ template <class Observer>
 inline constexpr bool is_told_last = requires {
     requires Observer::is_told_last;
 };
-/// f(observer) for each of them, in that order.
+/// `static constexpr bool changes_weights = true`: on_end() changes weights. It is told of the end before all others,
+/// which then find the weights that the trainer keeps, whatever the order of their names.
+template <class Observer>
+inline constexpr bool changes_weights = requires {
+    requires Observer::changes_weights;
+};
+/// f(observer) for each of them, in the order in which they hear of the end.
+template <class F, class... Observers>
+void each_at_the_end(const F& f, Observers&... observers) {
+    (static_cast<void>(changes_weights<Observers> && (f(observers), true)), ...);
+    (static_cast<void>(changes_weights<Observers> || (f(observers), true)), ...);
+}
+/// f(observer) for each of them, in the order in which they hear of a step and an epoch.
 template <class F, class... Observers>
 void each_in_turn(const F& f, Observers&... observers) {
     (static_cast<void>(is_told_last<Observers> || (f(observers), true)), ...);
@@ -66,12 +79,19 @@ template <class Observer, class Trainer>
     requires requires { Observer::sees_weights; }
 inline constexpr bool sees_begin<Observer, Trainer> = Observer::sees_weights;
 
-/// The recorder of a timeline among the observers; null if there is none.
+/// The recorder of a timeline among the observers; null if there is none, or none with a path. Throws core::error where
+/// two have one: a trainer records its steps once.
 template <class... Observers>
 [[nodiscard]] recorder* recorder_of(Observers&... observers) {
     recorder* found = nullptr;
     [[maybe_unused]] const auto look = [&](auto& observer) {
-        if constexpr (requires { observer.events_of_this_rank(); }) found = observer.events_of_this_rank();
+        if constexpr (requires { observer.events_of_this_rank(); })
+            if (recorder* const one = observer.events_of_this_rank(); one != nullptr) {
+                if (found != nullptr)
+                    core::fail("fit() was given two timelines, and records for one",
+                               "name one of them; its third argument draws a picture of the same steps");
+                found = one;
+            }
     };
     (look(observers), ...);
     return found;
@@ -300,9 +320,9 @@ void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const tota
 }
 
 /// Evaluates a data set after each epoch, on all ranks; the result is in epoch_event::test for the observers named
-/// after it. `validate{set, top_k{.k = 5}}`: with further metrics. A data set with a name is read where it is, and must
-/// outlive this; a temporary one is kept. `Held`: a reference, or the data set. Cost: a forward pass over the set,
-/// which all ranks share.
+/// after it. `validate{set, top_k{.k = 5}}`: with further metrics, also as a metrics::list of them. A data set with a
+/// name is read where it is, and must outlive this; a temporary one is kept. `Held`: a reference, or the data set.
+/// Cost: a forward pass over the set, which all ranks share.
 template <class Held, class... Metrics>
 struct validate {
     static_assert((metrics::is_one_number<Metrics> && ...),
@@ -314,6 +334,9 @@ struct validate {
     /// `validate{set, metrics...}`
     explicit validate(std::type_identity_t<Held> samples, const Metrics&... metrics)
         : set(static_cast<Held&&>(samples)), also{metrics...} {}
+    /// `validate{set, metrics::list{..}}`, as evaluate() takes them.
+    explicit validate(std::type_identity_t<Held> samples, const metrics::list<Metrics...>& listed)
+        : set(static_cast<Held&&>(samples)), also{listed} {}
 
     /// Evaluates the set. Collective.
     template <class Trainer>
@@ -326,6 +349,12 @@ validate(const Dataset&, const Metrics&...) -> validate<const Dataset&, Metrics.
 template <class Dataset, class... Metrics>
     requires(!std::is_lvalue_reference_v<Dataset>)
 validate(Dataset&&, const Metrics&...)
+->validate<std::remove_const_t<Dataset>, Metrics...>;
+template <class Dataset, class... Metrics>
+validate(const Dataset&, const metrics::list<Metrics...>&) -> validate<const Dataset&, Metrics...>;
+template <class Dataset, class... Metrics>
+    requires(!std::is_lvalue_reference_v<Dataset>)
+validate(Dataset&&, const metrics::list<Metrics...>&)
 ->validate<std::remove_const_t<Dataset>, Metrics...>;
 
 /// Whether an observer evaluates a data set: its members `set` and `also`.

@@ -34,6 +34,10 @@ namespace lockstep::report {
 /// NO_COLOR is set).
 [[nodiscard, gnu::cold]] std::size_t watched_columns(int file = STDOUT_FILENO) noexcept;
 
+/// Whether a stream writes to standard output or standard error itself, as std::cout, std::cerr and std::clog do until
+/// they are given another buffer, which may write to a file.
+[[nodiscard, gnu::cold]] bool is_of_program(const std::ostream& out) noexcept;
+
 /// One line for a terminal, shorter than `columns`: percentage, a bar, and how far and how fast the run is.
 [[nodiscard, gnu::cold]] std::string bar_text(const step_event& event, std::size_t columns);
 
@@ -52,7 +56,7 @@ public:
           end_report_{end_report},
           // Of the streams of a program std::cerr alone is tied to std::cout.
           file_{out.tie() != nullptr && out.tie() != &out ? STDERR_FILENO : STDOUT_FILENO},
-          terminal_{typeid(out) == typeid(std::ostream) && watched_columns(file_) > 0} {}
+          terminal_{is_of_program(out) && watched_columns(file_) > 0} {}
     /// What is written after a failure begins a line.
     ~progress() { leave_line(); }
 
@@ -111,6 +115,15 @@ LOCKSTEP_FUNCTION std::size_t watched_columns(int stream) noexcept {
     const std::size_t of_launcher = columns(file);
     close(file);
     return of_launcher;
+}
+
+LOCKSTEP_FUNCTION bool is_of_program(const std::ostream& out) noexcept {
+    const std::streambuf* const buffer = out.rdbuf();
+    if (buffer == nullptr) return false;
+    // Their buffers have types of the standard library's own: stdio_sync_filebuf, stdio_filebuf, or __stdoutbuf.
+    const auto& held = *buffer;
+    const std::string_view type = typeid(held).name();
+    return type.find("stdio_") != type.npos || type.find("__stdoutbuf") != type.npos;
 }
 
 namespace detail {

@@ -120,7 +120,7 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
         out += html::tile("Training loss", html::number(last_loss()),
                           run.epochs.empty() ? "last steps" : core::text("epoch ", run.epochs.back().epoch));
     for (const auto& metric : run.metrics()) {
-        const double last = run.epochs.back().metric(metric);
+        const epoch_point& last = *run.last_with(metric);
         const bool is_share = metric == "accuracy";
         double best = is_share ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
         std::uint64_t at = 0;
@@ -135,9 +135,10 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
             return is_share && std::isfinite(value) ? core::text(core::fixed(100 * value, 2), " %")
                                                     : html::number(value);
         };
-        const bool has_best = (is_share || metric == "loss") && at > 0;
-        out += html::tile("Test " + metric, show(last),
-                          has_best ? core::text("best ", show(best), " in epoch ", at) : std::string{});
+        const bool has_best = (is_share || metric == "loss") && at > 0, is_old = &last != &run.epochs.back();
+        out += html::tile("Test " + metric, show(last.metric(metric)),
+                          core::text(is_old ? core::text("epoch ", last.epoch) : "", is_old && has_best ? ", " : "",
+                                     has_best ? core::text("best ", show(best), " in epoch ", at) : std::string{}));
     }
     const double seconds = run.steps.empty() ? 0 : run.steps.back().seconds;
     if (seconds > 0) {
@@ -348,9 +349,7 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
     for (const auto& epoch : run.epochs) {
         std::vector<std::string> row{core::text(epoch.epoch), core::grouped(epoch.step), html::number(epoch.loss)};
         for (const auto& metric : metrics) {
-            const bool is_there =
-                std::any_of(epoch.test.begin(), epoch.test.end(), [&](const auto& of) { return of.first == metric; });
-            row.push_back(is_there ? html::number(epoch.metric(metric)) : "");
+            row.push_back(epoch.has(metric) ? html::number(epoch.metric(metric)) : "");
         }
         row.push_back(html::number(epoch.seconds));
         rows.push_back(std::move(row));
@@ -379,7 +378,8 @@ LOCKSTEP_FUNCTION std::vector<html::chart> charts_of(const run_record& run) {
     for (const auto& epoch : run.epochs) {
         const auto x = static_cast<double>(epoch.step);
         epochs.points.push_back({x, epoch.loss});
-        for (std::size_t i = 0; i < metrics.size(); ++i) tests[i].points.push_back({x, epoch.metric(metrics[i])});
+        for (std::size_t i = 0; i < metrics.size(); ++i)
+            if (epoch.has(metrics[i])) tests[i].points.push_back({x, epoch.metric(metrics[i])});
     }
     html::chart loss{.title = "Loss", .is_logarithmic = true};
     loss.curves.push_back(steps);

@@ -31,8 +31,9 @@ struct step_point {
     double rate = 0;            ///< learning rate of the last one
     double seconds = 0;         ///< since the run began, without validation
     std::uint64_t joined = 1;   ///< how many of them
+    std::uint64_t skipped = 0;  ///< steps between the first and the last one that are not among them
 
-    [[nodiscard]] std::uint64_t first() const noexcept { return step + 1 - std::min(step + 1, joined); }
+    [[nodiscard]] std::uint64_t first() const noexcept { return step + 1 - std::min(step + 1, joined + skipped); }
     /// Takes in the point after this one.
     void join(const step_point& next) noexcept;
 };
@@ -61,7 +62,11 @@ struct epoch_point {
     double seconds = 0;                                  ///< of the epoch, without validation
     std::vector<std::pair<std::string, double>> test{};  ///< loss, accuracy and further metrics
 
-    /// NaN where the metric was not measured.
+    /// Whether the metric was measured.
+    [[nodiscard]] bool has(std::string_view name) const noexcept {
+        return std::any_of(test.begin(), test.end(), [&](const auto& known) { return known.first == name; });
+    }
+    /// NaN where it was not.
     [[nodiscard]] double metric(std::string_view name) const noexcept {
         for (const auto& [known, value] : test)
             if (known == name) return value;
@@ -84,6 +89,8 @@ struct run_record {
 
     /// Names of the metrics of all epochs, in the order in which they came.
     [[nodiscard, gnu::cold]] std::vector<std::string> metrics() const;
+    /// The last epoch that has measured it; null: none has.
+    [[nodiscard, gnu::cold]] const epoch_point* last_with(std::string_view metric) const noexcept;
 };
 
 /// A run from the text of a json_log, or of a page of html_report. `source` names it in messages. An end of the text
@@ -102,6 +109,7 @@ inline constexpr std::string_view events_begin = "<script type=\"application/x-n
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION void step_point::join(const step_point& next) noexcept {
+    const std::uint64_t gap = next.first() > step + 1 ? next.first() - step - 1 : 0;
     const auto before = static_cast<double>(samples), more = static_cast<double>(next.samples);
     const step_point all{.step = next.step,
                          .epoch = next.epoch,
@@ -109,7 +117,8 @@ LOCKSTEP_FUNCTION void step_point::join(const step_point& next) noexcept {
                          .loss = before + more > 0 ? (loss * before + next.loss * more) / (before + more) : next.loss,
                          .rate = next.rate,
                          .seconds = next.seconds,
-                         .joined = joined + next.joined};
+                         .joined = joined + next.joined,
+                         .skipped = skipped + gap + next.skipped};
     *this = all;
 }
 
@@ -156,12 +165,18 @@ LOCKSTEP_FUNCTION std::vector<std::string> run_record::metrics() const {
     return out;
 }
 
+LOCKSTEP_FUNCTION const epoch_point* run_record::last_with(std::string_view metric) const noexcept {
+    const auto found =
+        std::find_if(epochs.rbegin(), epochs.rend(), [&](const epoch_point& epoch) { return epoch.has(metric); });
+    return found == epochs.rend() ? nullptr : &*found;
+}
+
 namespace detail {
 
 /// What a line of a log has, whatever its event is.
 struct log_line {
     std::string event, host, command, weights_hash;
-    std::uint64_t step = 0, epoch = 0, samples = 0, ranks = 0, threads = 0, joined = 0;
+    std::uint64_t step = 0, epoch = 0, samples = 0, ranks = 0, threads = 0, joined = 0, skipped = 0;
     double loss = 0, rate = 0, seconds = 0, samples_per_second = 0;
     std::vector<std::pair<std::string, std::string>> recipe;
     std::vector<std::pair<std::string, double>> test;
@@ -187,6 +202,8 @@ struct log_line {
             out.samples = in.natural();
         else if (key == "joined")
             out.joined = in.natural();
+        else if (key == "skipped")
+            out.skipped = in.natural();
         else if (key == "ranks")
             out.ranks = in.natural();
         else if (key == "threads")
@@ -216,8 +233,10 @@ struct log_line {
     return out;
 }
 
-/// Pages of earlier versions do not say how many steps a point stands for.
+/// Pages of earlier versions do not say how many steps a point stands for. Where steps were joined, the first two were:
+/// else each point is one step, also after a gap.
 LOCKSTEP_FUNCTION void infer_joined(std::vector<step_point>& steps) noexcept {
+    if (steps.size() > 2 && steps[1].step == steps[0].step + 1) return;
     for (std::size_t i = 1; i < steps.size(); ++i)
         if (steps[i].step > steps[i - 1].step) steps[i].joined = steps[i].step - steps[i - 1].step;
     if (steps.size() > 1) steps[0].joined = std::min(steps[0].step, steps[1].joined);
@@ -261,6 +280,8 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
             out.command = found.command;
             out.recipe = found.recipe;
             out.has_ended = false;
+            out.samples_per_second = 0;
+            out.weights_hash.clear();
             before += std::exchange(last, 0);
         } else if (found.event == "step") {
             if (found.seconds < last) before += last;
@@ -271,7 +292,8 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
                                  .loss = found.loss,
                                  .rate = found.rate,
                                  .seconds = before + found.seconds,
-                                 .joined = std::max<std::uint64_t>(found.joined, 1)});
+                                 .joined = std::max<std::uint64_t>(found.joined, 1),
+                                 .skipped = found.skipped});
             knows_joined = knows_joined || found.joined > 0;
         } else if (found.event == "epoch") {
             out.epochs.push_back({.epoch = found.epoch,
@@ -330,8 +352,8 @@ LOCKSTEP_FUNCTION std::string to_lines(const run_record& run) {
         if (point.step > 0) epochs_until(point.step - 1);
         out += core::text(R"({"event":"step","step":)", point.step, R"(,"epoch":)", point.epoch, R"(,"samples":)",
                           point.samples, R"(,"loss":)", number(point.loss), R"(,"rate":)", number(point.rate),
-                          R"(,"seconds":)", number(point.seconds),
-                          point.joined == 1 ? "" : core::text(R"(,"joined":)", point.joined), "}\n");
+                          R"(,"seconds":)", number(point.seconds), R"(,"joined":)", point.joined,
+                          point.skipped == 0 ? "" : core::text(R"(,"skipped":)", point.skipped), "}\n");
     }
     epochs_until(std::numeric_limits<std::uint64_t>::max());
     if (run.has_ended)

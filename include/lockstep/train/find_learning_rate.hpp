@@ -86,6 +86,11 @@ public:
         of_.restored_set = restored_set_;
         of_.resumed_after = resumed_after_;
         of_.is_first_fit = is_first_fit_;
+        // Seconds that were spent stay, with all that is divided by them.
+        totals_.seconds = of_.totals.seconds;
+        totals_.timed_steps = of_.totals.timed_steps;
+        totals_.timed_samples = of_.totals.timed_samples;
+        totals_.bytes_sent = of_.totals.bytes_sent;
         of_.totals = std::move(totals_);
         of_.told = of_.strategy.times().added_to(of_.totals.seconds);
         if (has_loaded_) of_.change.loaded();
@@ -143,11 +148,12 @@ struct rate_steps {
 
 /// Trains the trainer for up to `range.steps` steps on the next minibatches of fit(set), with rates that grow from step
 /// to step in place of the plan's schedule, until the loss diverges. Then weights, statistics, optimizer, residuals and
-/// the place in the data set are what they were, so that a run after it has the bits of one without it; only the
-/// seconds of the report are spent. Equal answers on any number of ranks. Cost: the steps, and a copy of the rank's
-/// state. Errors: those of fit(); a loss or weights that are not finite end the search and are none. A signal ends it
-/// as it ends fit(). Collective. L. N. Smith, "Cyclical learning rates for training neural networks", WACV 2017 (2015);
-/// the exponential form and the tenth of the best are those of fastai (Howard, Gugger 2020).
+/// the place in the data set are what they were, so that a run after it has the bits of one without it; only the report
+/// knows of it, by its seconds, `timed_steps`, `timed_samples` and bytes. Equal answers on any number of ranks. Cost:
+/// the steps, and a copy of the rank's state. Errors: those of fit(); a loss or weights that are not finite end the
+/// search and are none. A signal ends it as it ends fit(). Collective. L. N. Smith, "Cyclical learning rates for
+/// training neural networks", WACV 2017 (2015); the exponential form and the tenth of the best are those of fastai
+/// (Howard, Gugger 2020).
 template <class Plan, template <class> class Trainer, class Dataset>
 [[gnu::cold]] rate_search find_learning_rate(Trainer<Plan>& trainer, const Dataset& set, const rate_range& range = {},
                                              const std::source_location& where = std::source_location::current()) {

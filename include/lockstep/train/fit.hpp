@@ -267,7 +267,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     // A fit() of no step has come by no epoch, and one that a signal has ended perhaps by none of late.
     if ((done == 0 || stop_signal != 0) && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...))
         (void)core.whole_weights();
-    (tell_end(observers, core.grid.rank, self, self.report()), ...);
+    report::each_at_the_end([&](auto& one) { tell_end(one, core.grid.rank, self, self.report()); }, observers...);
     core.ranks.end_together();  // observers of all ranks have had the chance to fail
     return made;
 }

@@ -109,6 +109,56 @@ TEST_CASE("report/comparison: means of pages are compared with the means of the 
     CHECK(report::steps_in_common(late, page).same == 598);
 }
 
+TEST_CASE("report/comparison: a page with a gap is compared by the steps that both have", "[report]") {
+    std::vector<double> losses;
+    for (int step = 0; step < 1500; ++step) losses.push_back(1.0 / (1 + step % 7) + 0.001 * step);
+    const auto whole = run_of(losses);
+    // Killed after a step that the page has not: 400 or 401 of them, also where such neighbours are joined.
+    for (const std::size_t most : {4096, 1024, 128})
+        for (const std::size_t last : {400U, 401U}) {
+            const auto page_of = [&](const report::run_record& run) {
+                report::step_curve curve{most};
+                for (const auto& point : run.steps)
+                    if (point.step <= last || point.step > 500) curve.add(point);
+                report::run_record thinned;
+                thinned.steps = curve.points();
+                return report::parse_run(
+                    lockstep::core::text("<html>", report::events_begin, report::to_lines(thinned), report::events_end),
+                    "page");
+            };
+            const auto page = page_of(whole);
+            CAPTURE(most, last);
+            for (const auto& [a, b] : {std::pair{&whole, &page}, {&page, &whole}}) {
+                const auto common = report::steps_in_common(*a, *b);
+                CHECK_FALSE(common.first);
+                CHECK(common.same <= 1000 + last);
+                CHECK(common.same >= 1000 + last - 2 * page.steps[1].joined);
+                CHECK_FALSE(report::have_same_bits(*a, *b));
+            }
+            // The page of the same run, and of another one.
+            CHECK(report::steps_in_common(page, page).same == 1000 + last);
+            auto other = losses;
+            other[1200] += 0.01;
+            const auto common = report::steps_in_common(page, page_of(run_of(other)));
+            REQUIRE(common.first);
+            CHECK(common.first->first() <= 1201);
+            CHECK(common.first->step >= 1201);
+        }
+}
+
+TEST_CASE("report/comparison: parts of an epoch are one, and what was not measured is no number", "[report]") {
+    auto a = run_of({3, 2, 1}, {0.5, 0.75, 0.875}), b = a;
+    b.epochs[1].test.clear();
+    b.epochs[2].test.clear();
+    for (auto& epoch : b.epochs) epoch.epoch = epoch.epoch == 3 ? 2 : 1;
+    const std::string text = report::compare({a, b});
+    CAPTURE(text);
+    CHECK(text.find("\nepochs                      3               2\n") != text.npos);
+    CHECK(text.find("\ntest accuracy               0.875           0.5\n") != text.npos);
+    CHECK(text.find("\n2      0.25    0.125   0.75             -\n") != text.npos);
+    CHECK(text.find("not a number") == text.npos);
+}
+
 TEST_CASE("report/comparison: recipes, also where one lacks a line", "[report]") {
     auto a = run_of({1}), b = run_of({1});
     a.recipe = {{"seed", "1"}, {"batch", "8"}};

@@ -201,6 +201,26 @@ TEST_CASE("report/logs: what a resume has undone leaves a log that is named afte
     }
 }
 
+TEST_CASE("report/logs: a file is the same one before and after it is there, under any name", "[report]") {
+    struct inside {
+        std::filesystem::path before = std::filesystem::current_path();
+        explicit inside(const std::filesystem::path& folder) { std::filesystem::current_path(folder); }
+        inside(const inside&) = delete;
+        inside& operator=(const inside&) = delete;
+        ~inside() { std::filesystem::current_path(before); }
+    };
+    const ls::test::directory folder;
+    const inside here{folder / "."};
+    const ls::report::run_begin second{.steps = 10, .is_first = false, .run = 21};
+    ls::report::begin_file("page.html", 21, 0);
+    for (const bool is_there : {false, true}) {
+        if (is_there) std::ofstream{"page.html"} << "a page\n";
+        for (const std::string& name : {std::string{"page.html"}, std::string{"./page.html"}, folder / "page.html"})
+            CHECK(ls::report::is_of_run(name, second));
+    }
+    CHECK_FALSE(ls::report::is_of_run("other.html", second));
+}
+
 TEST_CASE("report/logs: JSON lines; what JSON cannot hold is null", "[report]") {
     const fresh_file file{"log.jsonl"};
     ls::json_log log{file.path};

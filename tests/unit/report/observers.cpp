@@ -3,11 +3,14 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "lockstep/metrics/accuracy.hpp"
+#include "lockstep/metrics/top_k.hpp"
+#include "lockstep/report/timeline.hpp"
 
 namespace ls = lockstep;
 
@@ -61,6 +64,10 @@ struct reads_in_a_template {
 struct needs_at_last {
     static constexpr bool needs_validation = true, is_told_last = true;
     void on_epoch(const ls::report::epoch_event&) {}
+};
+struct changes {
+    static constexpr bool changes_weights = true;
+    void on_end(const ls::report::totals&) {}
 };
 struct overloads {
     void on_step(int) {}
@@ -117,4 +124,45 @@ TEST_CASE("report/observers: validate keeps a temporary data set, and reads one 
     ls::validate moved{std::move(named)};
     CHECK(named.number == nullptr);
     CHECK(read_by(moved) == 8);
+}
+
+TEST_CASE("report/observers: validate takes metrics one by one, or as a list", "[report]") {
+    const counted set;
+    const ls::metrics::list both{ls::metrics::accuracy{}, ls::metrics::top_k{.k = 3}};
+    ls::validate listed{set, both};
+    STATIC_REQUIRE(
+        std::is_same_v<decltype(listed), ls::validate<const counted&, ls::metrics::accuracy, ls::metrics::top_k>>);
+    CHECK(ls::core::get<1>(listed.also.all).k == 3);
+    CHECK(&listed.set == &set);
+    CHECK(read_by(listed) == 7);
+    ls::validate one{counted{}, ls::metrics::list{ls::metrics::top_k{.k = 2}}};
+    STATIC_REQUIRE(std::is_same_v<decltype(one), ls::validate<counted, ls::metrics::top_k>>);
+    CHECK(ls::core::get<0>(one.also.all).k == 2);
+    ls::validate none{set, ls::metrics::list{}};
+    STATIC_REQUIRE(std::is_same_v<decltype(none), ls::validate<const counted&>>);
+}
+
+TEST_CASE("report/observers: those that change weights hear of the end first", "[report]") {
+    std::string order;
+    const auto note = [&]<class Observer>(Observer&) {
+        order += ls::report::changes_weights<Observer> ? 'c' : std::is_same_v<Observer, needs> ? 'n' : 'w';
+    };
+    needs first;
+    changes second;
+    writes third;
+    const changes last;
+    ls::report::each_at_the_end(note, first, second, third, last);
+    CHECK(order == "ccnw");
+    ls::report::each_at_the_end(note);
+}
+
+TEST_CASE("report/observers: one timeline is recorded, whatever stands around it", "[report]") {
+    ls::timeline made{"none.json"}, other{"other.json"}, empty{""};
+    writes none;
+    CHECK(ls::report::recorder_of(made, empty, none) == made.events_of_this_rank());
+    CHECK(ls::report::recorder_of(empty, made) == made.events_of_this_rank());
+    CHECK(ls::report::recorder_of(empty, none, empty) == nullptr);
+    CHECK_THROWS_WITH(ls::report::recorder_of(made, empty, other),
+                      "lockstep: fit() was given two timelines, and records for one; name one of them; its third "
+                      "argument draws a picture of the same steps");
 }

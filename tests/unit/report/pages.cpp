@@ -169,6 +169,15 @@ TEST_CASE("report/pages: a curve has each finite point once, inside of the plot"
     CHECK(count(draw({{1, 1}, {2, 2}, {3, no_number}, {4, 1}, {5, 2}}), "M0.0 ") >= 1);
 }
 
+TEST_CASE("report/pages: the last value of a metric, of the epoch that has measured it", "[report]") {
+    report::run_record run;
+    run.epochs = {{.epoch = 1, .step = 1, .test = {{"accuracy", 0.5}, {"top_k", 0.75}}}, {.epoch = 2, .step = 2}};
+    const std::string page = report::run_page(run, {});
+    CHECK(page.find("not a number") == page.npos);
+    CHECK(page.find(html::tile("Test accuracy", "50.00 %", "epoch 1, best 50.00 % in epoch 1")) != page.npos);
+    CHECK(page.find(html::tile("Test top_k", "0.75", "epoch 1")) != page.npos);
+}
+
 TEST_CASE("report/pages: empty, short and long runs", "[report]") {
     CHECK(report::run_page({}, {}).find("Under way after 0 steps") != std::string::npos);
     report::run_record run;

@@ -93,6 +93,24 @@ TEST_CASE("report/progress: lines of a run for some seconds", "[report]") {
           "epoch 2  step 103  loss 0.5000  rate 0.25000  100 samples/s  left 0:00\n");
 }
 
+TEST_CASE("report/progress: a bar is for the streams of a program alone, and not where they are led to another buffer",
+          "[report]") {
+    using ls::report::is_of_program;
+    CHECK(is_of_program(std::cout));
+    CHECK(is_of_program(std::cerr));
+    CHECK(is_of_program(std::clog));
+    std::ofstream file{"/dev/null"};
+    std::ostringstream text;
+    std::ostream around{file.rdbuf()}, without{nullptr};
+    for (const std::ostream* other :
+         {static_cast<std::ostream*>(&file), static_cast<std::ostream*>(&text), &around, &without})
+        CHECK_FALSE(is_of_program(*other));
+    auto* const own = std::clog.rdbuf(text.rdbuf());
+    const bool is_led_away = !is_of_program(std::clog);
+    std::clog.rdbuf(own);
+    CHECK(is_led_away);
+}
+
 /// What tests/terminal looks at.
 TEST_CASE("report/progress: on standard output", "[.terminal]") {
     ls::progress shown{std::cout, 5, false};

@@ -102,6 +102,8 @@ TEST_CASE("report/run_record: what was written is read again, and ends no elemen
         CHECK(read.epochs[1].test == run.epochs[1].test);
         CHECK(std::isnan(read.epochs[1].metric("none")));
         CHECK(read.metrics() == std::vector<std::string>{"loss", "accuracy"});
+        CHECK(read.last_with("accuracy") == &read.epochs[1]);
+        CHECK(read.last_with("none") == nullptr);
     }
 }
 
@@ -123,6 +125,67 @@ TEST_CASE("report/run_record: how many steps a point stands for, also in pages t
     }
     // A log whose lines are steps.
     CHECK(report::parse_run(old, "log").steps[1].joined == 1);
+}
+
+TEST_CASE("report/run_record: a gap between steps is none of the points around it", "[report]") {
+    report::step_curve curve{4};
+    // A run that was killed after step 3 of its page, and has gone on after step 6.
+    for (const std::uint64_t step : {1, 2, 3, 7, 8})
+        curve.add({.step = step, .epoch = 1, .samples = 1, .loss = static_cast<double>(step)});
+    report::run_record run;
+    run.steps = curve.points();
+    const auto check = [](const std::vector<report::step_point>& points) {
+        REQUIRE(points.size() == 3);
+        CHECK(points[0].first() == 1);
+        CHECK(points[0].skipped == 0);
+        CHECK(points[1].first() == 3);
+        CHECK(points[1].step == 7);
+        CHECK(points[1].joined == 2);
+        CHECK(points[1].skipped == 3);
+        CHECK(points[2].first() == 8);
+    };
+    check(run.steps);
+    const auto page = [](const report::run_record& of) {
+        return report::parse_run(
+            ls::core::text("<html>", report::events_begin, report::to_lines(of), report::events_end), "page");
+    };
+    check(page(run).steps);
+    report::step_point all = run.steps[0];
+    all.join(run.steps[1]);
+    all.join(run.steps[2]);
+    CHECK(all.first() == 1);
+    CHECK(all.joined == 5);
+    CHECK(all.skipped == 3);
+    // Points of one step each: the one after the gap stands for no others.
+    run.steps = {{.step = 1}, {.step = 2}, {.step = 6}};
+    const std::string lines = report::to_lines(run);
+    std::string old = lines;
+    for (std::size_t at = old.find(",\"joined\":1"); at != old.npos; at = old.find(",\"joined\":1"))
+        old.erase(at, std::string_view{",\"joined\":1"}.size());
+    REQUIRE(old.size() < lines.size());
+    for (const std::string& text : {lines, old}) {
+        const auto read =
+            report::parse_run(ls::core::text("<html>", report::events_begin, text, report::events_end), "page");
+        REQUIRE(read.steps.size() == 3);
+        for (const auto& point : read.steps) CHECK(point.joined == 1);
+    }
+}
+
+TEST_CASE("report/run_record: what a run had at an end is not known of its next part", "[report]") {
+    const std::string part = R"({"event":"begin","steps":0})"
+                             "\n"
+                             R"({"event":"step","step":1})"
+                             "\n";
+    const std::string end = R"({"event":"end","samples_per_second":5,"weights_hash":"1f"})"
+                            "\n";
+    const auto whole = report::parse_run(part + end, "log");
+    CHECK(whole.has_ended);
+    CHECK(whole.weights_hash == "1f");
+    CHECK(whole.samples_per_second == 5);
+    const auto killed = report::parse_run(part + end + part, "log");
+    CHECK_FALSE(killed.has_ended);
+    CHECK(killed.weights_hash.empty());
+    CHECK(killed.samples_per_second == 0);
 }
 
 TEST_CASE("report/run_record: a json_log is read; seconds go on over fits", "[report]") {
