@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Programs that fail on purpose, one for each name on the command line: how a whole job ends is seen from outside only.
 // `fault <place>:<what>`: a case of faults.hpp.
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "faults.hpp"
@@ -131,6 +133,15 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
         longest.fit(samples{"throw_in_read", rank}, ls::epochs{1});
     }
     ls::trainer trainer{world, plan(ls::partition::data{})};
+    if (name == "kept_silent") {  // the rank that failed keeps it to itself, and is late
+        try {
+            trainer.fit(samples{"throw_in_read", rank}, ls::epochs{1});
+        } catch (const std::runtime_error&) {
+            if (rank != 1) throw;
+            std::this_thread::sleep_for(std::chrono::seconds{30});
+        }
+        return 0;
+    }
     if (name == "after_the_end") {
         MPI_Finalize();
         try {

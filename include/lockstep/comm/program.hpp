@@ -43,9 +43,9 @@ namespace detail {
 enum class ending : std::size_t { well, failed, gave_up, heard_of_a_failure };
 
 /// Waits until all ranks have come here with their ending, at most 2 s where this one has failed, 1 s where it has
-/// given up waiting (and a quarter more for each rank below it, up to 2 s), 4 s where it has heard of either: the rank
-/// that failed says why. Of ranks that give up, the first whose time is over tells the others that it speaks: wait()
-/// throws remote_failure there.
+/// given up waiting, 6 s where it has heard of either: the rank that failed says why. Of ranks that give up or have
+/// heard, each waits a quarter more for each rank below it, up to 1 s, and the first whose time is over tells the
+/// others that it speaks: wait() throws remote_failure there.
 class final_agreement {
 public:
     final_agreement(const group& ranks);
@@ -218,7 +218,8 @@ LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine) {
                                                                                                                : 1};
     // Ranks that give up at the same time, without a group yet in which one could tell the others: one speaks, mostly
     // the lowest.
-    if (mine == ending::gave_up) deadline += std::min<std::size_t>(rank_, 4) * std::chrono::milliseconds{250};
+    const bool is_one_of_many = mine == ending::gave_up || mine == ending::heard_of_a_failure;
+    if (is_one_of_many) deadline += std::min<std::size_t>(rank_, 4) * std::chrono::milliseconds{250};
     endings_[rank_] = static_cast<std::size_t>(mine);
     gather_.start(endings_, {});
     collective call_site = gather_.what();
@@ -230,7 +231,7 @@ LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine) {
          waiting.wait(ranks_.aborts())) {
         if (mine != ending::well && std::chrono::steady_clock::now() > deadline) {
             ranks_.aborts().check();
-            if (mine == ending::gave_up) ranks_.aborts().announce("gave up waiting");
+            if (is_one_of_many) ranks_.aborts().announce("gave up waiting");
             return false;
         }
         std::this_thread::yield();

@@ -37,9 +37,12 @@ public:
 
     /// Throws core::error for numbers that make no sense for these pictures.
     explicit augmented(const Set& set, const Augmentations&... changes) : set_{set}, changes_{changes...} {
-        const auto check = [](const auto& change) {
-            if constexpr (requires { change.check(std::size_t{}, std::size_t{}); })
-                change.check(rows_of_one(), columns_of_one());
+        const auto check = []<class Change>(const Change& change) {
+            constexpr bool looks = requires { change.check(std::size_t{}, std::size_t{}); };
+            static_assert(
+                looks || !requires(Change & one) { one.check(std::size_t{}, std::size_t{}); },
+                "lockstep: the check(rows, columns) of an augmentation is const");
+            if constexpr (looks) change.check(rows_of_one(), columns_of_one());
         };
         (check(changes), ...);
     }

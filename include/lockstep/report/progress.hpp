@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ostream>
+#include <streambuf>
 #include <string>
 #include <string_view>
 #include <system_error>

@@ -78,6 +78,10 @@ public:
         if (settings_.replay) {
             while (made_.size() < settings_.replay->entries.size() && next_of_replay().step <= step)
                 make(compress::compressor_choice{next_of_replay()});
+        } else if (!has_room() && choice_.is_all_dense(now_)) {
+            if (made_.empty() && told_.empty())
+                tell(core::text("the list of choices has no room for ", now_.size(),
+                                " parts of the network: all of them stay dense; raise least_numbers"));
         } else if (has_messages_) {
             const task what = control_.at(step);
             if (what == task::trial) start_trial();
@@ -250,7 +254,7 @@ private:
         change(step, next);
         std::string text = core::text("step ", step, ": ", is_attempt ? "tries " : "", changes_since(first));
         if (is_full)
-            text += core::text("; the list of choices is full after ", first, ": no candidate is tried any more");
+            text += core::text("; the list of choices is full after ", first, ": no candidate is chosen any more");
         for (std::size_t bucket = 0, told = 0; bucket < now_.size(); ++bucket)
             if (std::isfinite(model.buckets[bucket].max_error))
                 text += core::text(told++ == 0 ? "; critical " : ", ", name_of_layer(bucket));

@@ -15,6 +15,7 @@
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/compress/sparse_sum.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/traits.hpp"
@@ -43,11 +44,15 @@ template <class T>
 inline constexpr bool is_plan = false;
 template <class... Parts>
 inline constexpr bool is_plan<plan<Parts...>> = true;
-/// Of a model that of each layer.
+/// Of a model that of each layer, also within branches.
 template <class Part>
 inline constexpr bool keeps_checks = core::keeps_check<Part>;
 template <class Input, class... Specs>
-inline constexpr bool keeps_checks<model::sequential<Input, Specs...>> = (core::keeps_check<Specs> && ...);
+inline constexpr bool keeps_checks<model::sequential<Input, Specs...>> = [
+]<std::size_t... Node>(std::index_sequence<Node...>) {
+    return (core::keeps_check<typename model::sequential<Input, Specs...>::template spec<Node>> && ...);
+}
+(std::make_index_sequence<model::sequential<Input, Specs...>::size>{});
 template <class... Parts>
 inline constexpr bool keeps_checks<plan<Parts...>> = (keeps_checks<std::remove_const_t<Parts>> && ...);
 template <class T>

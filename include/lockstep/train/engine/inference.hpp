@@ -23,6 +23,7 @@
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/metrics/accuracy.hpp"
@@ -286,7 +287,12 @@ private:
         core::for_each_index<sizeof...(Metrics)>([&](auto index) {
             const auto& metric = core::get<index>(also.all);
             core::check_inner_part(metric);
-            if constexpr (requires { metric.check_outputs(output::size); }) metric.check_outputs(output::size);
+            constexpr bool looks_at_outputs = requires { metric.check_outputs(output::size); };
+            using metric_type = std::remove_cvref_t<decltype(metric)>;
+            static_assert(
+                looks_at_outputs || !requires(metric_type & one) { one.check_outputs(output::size); },
+                "lockstep: the check_outputs() of a metric is const");
+            if constexpr (looks_at_outputs) metric.check_outputs(output::size);
         });
     }
     /// What every rank has to ask for alike.
