@@ -60,11 +60,11 @@ struct row_moments {
     T inverse;  ///< 1 / sqrt(variance + epsilon)
 };
 
-/// y = (x - mean) inverse scale + shift for each of `rows` rows of n, where mean and variance are those of the row. A
-/// first mean comes of the distances from the row's first number, the variance of those from that mean, which they
-/// correct: both are right far from 0, too (the corrected two-pass form; Chan, Golub and LeVeque 1983). A row whose
-/// variance is infinite becomes NaN. moments[row] receives them, or is null. x and y are the same array or disjoint.
-/// One pass over memory: while a row is in cache, the next one and the place of its result come.
+/// y = (x - mean) inverse scale + shift for each of `rows` rows of n, where mean and variance are those of the row. The
+/// mean comes of the distances from the row's first number, which are sqrt(n) deviations at most, so that it is right
+/// far from 0, too; the squares are summed when it is known. A row whose variance is infinite becomes NaN. moments[row]
+/// receives them, or is null. x and y are the same array or disjoint. One pass over memory: while a row is in cache,
+/// the next one and the place of its result come.
 template <class T>
 void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale, const T* shift, double epsilon, T* y,
                     row_moments<T>* moments, parallel::team team) noexcept {
@@ -74,24 +74,20 @@ void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale,
         for (std::size_t row = mine.first; row < mine.last; ++row) {
             const T* in = x + row * n;
             T* out = y + row * n;
-            const T origin = in[0];
-            const T first = origin + detail::row_sums<1, T>(n,
-                                                            [&](const auto part, std::size_t i) LOCKSTEP_FLATTEN {
-                                                                if (!streamed) __builtin_prefetch(out + i, 1, 3);
-                                                                return std::array{part.load(in + i) - vector(origin)};
-                                                            })[0] /
-                                         static_cast<T>(n);
-            const auto sums =
-                detail::row_sums<2, T>(n, [&, start = vector(first)](const auto part, std::size_t i) LOCKSTEP_FLATTEN {
-                    __builtin_prefetch(in + n + i, 0, 3);
-                    const vector distance = part.load(in + i) - start;
-                    return std::array{distance, distance * distance};
-                });
-            const T shift_of_mean = sums[0] / static_cast<T>(n);
-            const T mean = first + shift_of_mean;
+            const vector origin(in[0]);
+            const T mean = in[0] + detail::row_sums<1, T>(n,
+                                                          [&](const auto part, std::size_t i) LOCKSTEP_FLATTEN {
+                                                              if (!streamed) __builtin_prefetch(out + i, 1, 3);
+                                                              return std::array{part.load(in + i) - origin};
+                                                          })[0] /
+                                       static_cast<T>(n);
             const vector middle(mean);
-            const T squares = (sums[1] - sums[0] * shift_of_mean) / static_cast<T>(n);
-            const T variance = squares < T{0} ? T{0} : squares;
+            const T squares = detail::row_sums<1, T>(n, [&](const auto part, std::size_t i) LOCKSTEP_FLATTEN {
+                __builtin_prefetch(in + n + i, 0, 3);
+                const vector distance = part.load(in + i) - middle;
+                return std::array{distance * distance};
+            })[0];
+            const T variance = squares / static_cast<T>(n);
             // An infinite one must show: x / infinity would be 0, and so would all gradients.
             const T inverse = T{1} / std::sqrt(variance + static_cast<T>(epsilon)) + (variance - variance);
             if (moments) moments[row] = {mean, inverse};
