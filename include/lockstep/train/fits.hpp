@@ -44,15 +44,17 @@ template <class T>
 inline constexpr bool is_plan = false;
 template <class... Parts>
 inline constexpr bool is_plan<plan<Parts...>> = true;
+template <class Model, std::size_t... Node>
+[[nodiscard]] constexpr bool layers_keep_checks(std::index_sequence<Node...>) noexcept {
+    return (core::keeps_check<typename Model::template spec<Node>> && ...);
+}
 /// Of a model that of each layer, also within branches.
 template <class Part>
 inline constexpr bool keeps_checks = core::keeps_check<Part>;
 template <class Input, class... Specs>
-inline constexpr bool keeps_checks<model::sequential<Input, Specs...>> = [
-]<std::size_t... Node>(std::index_sequence<Node...>) {
-    return (core::keeps_check<typename model::sequential<Input, Specs...>::template spec<Node>> && ...);
-}
-(std::make_index_sequence<model::sequential<Input, Specs...>::size>{});
+inline constexpr bool keeps_checks<model::sequential<Input, Specs...>> =
+    layers_keep_checks<model::sequential<Input, Specs...>>(
+        std::make_index_sequence<model::sequential<Input, Specs...>::size>{});
 template <class... Parts>
 inline constexpr bool keeps_checks<plan<Parts...>> = (keeps_checks<std::remove_const_t<Parts>> && ...);
 template <class T>
