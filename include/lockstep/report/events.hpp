@@ -196,10 +196,10 @@ struct steps_made {
     seconds_spent spent{};       ///< on this rank
 };
 
-/// A metric over a data set: its sum over the samples, divided by their number.
+/// What a metric has measured over a data set: a mean over its samples, or what its result() makes of sums and maxima.
 struct metric_value {
     std::string_view name;  ///< as in the metric: found["top_k"]
-    double value = 0;       ///< mean over the samples
+    double value = 0;       ///< of the metric, as one number
 };
 
 /// The mean loss and the share of correctly classified samples (classification only) over a data set, and the metrics
@@ -214,7 +214,7 @@ struct evaluation {
     [[nodiscard]] double operator[](std::string_view name) const;
 };
 
-/// After each epoch, or the part of one that fit() ran.
+/// After each epoch, or the part of one that fit() ran; not where a signal has ended it within one.
 struct epoch_event {
     std::uint64_t epoch = 0;         ///< 1 for the first
     double loss = 0;                 ///< mean over the samples of the epoch that are done, also before a checkpoint

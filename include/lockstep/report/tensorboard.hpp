@@ -27,7 +27,7 @@ namespace lockstep::report {
 /// train/samples_per_second (since the entry before), and step_time/data, forward, backward, update,
 /// communication_hidden, communication_exposed (seconds of this step on rank 0). After each epoch: train/epoch_loss,
 /// and test/loss, test/accuracy and test/METRIC of validate{set}, named before it. The recipe is a text.
-/// Numbers are of 32 bits. They reach the file at once: before the checkpoint of a step, if that is named later. A run
+/// Numbers are of 32 bits. They reach the file at once, before ls::checkpoint saves the step. A run
 /// that is resumed goes on with a new file; of a run that begins anew readers drop what older files of the folder say.
 /// Cost: about 3 us and 290 bytes an entry. Throws core::error before the first step where the folder cannot be
 /// written or another run writes there, later where the disk is full.

@@ -98,8 +98,8 @@ struct plan {
     /// also hierarchical, which has their bits, and ring and halving-doubling, whose bits depend on the number of
     /// ranks.
     collectives::sum_family sums = collectives::lane_tree_sums;
-    /// The longest wait for other ranks without progress, as in 60s; 0 = for ever. Nothing: LOCKSTEP_TIMEOUT in
-    /// seconds, or 60 s.
+    /// The longest wait for other ranks without progress, as in std::chrono::seconds{60}; 0 = for ever. Nothing:
+    /// LOCKSTEP_TIMEOUT in seconds, or 60 s.
     std::optional<std::chrono::duration<double>> timeout{};
 };
 
