@@ -46,9 +46,9 @@ public:
     /// Steps on such rows until the time is over, on all ranks alike: rank 0's clock and its `budget` decide, those of
     /// others are not looked at. No step is begun that is expected to end later, by how long the last one took. So
     /// there may be none, as for a budget of zero or less; where only the expectation forbids the first one, it is
-    /// halved, and a later call tries again. A request of core::stop_request, or a signal that an earlier fit() has noted,
-    /// ends the call after its step. Costs what step() costs, but rows are looked at and counted once. `budget`: a
-    /// duration of std::chrono. Collective.
+    /// halved, and a later call tries again. A request of core::stop_request, or a signal that an earlier fit() has
+    /// noted, ends the call after its step. Costs what step() costs, but rows are looked at and counted once. `budget`:
+    /// a duration of std::chrono. Collective.
     template <class Rep, class Period, class X, class Y>
     report::steps_made step_for(std::chrono::duration<Rep, Period> budget, const X& x, const Y& y,
                                 const std::source_location& where = std::source_location::current()) {
