@@ -308,8 +308,8 @@ std::string list_of_compressors() {
     out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk, quantize or powersgd for each layer, "
            "by measured times, or as in FILE of --compress-choices\n";
     return out +
-           "With error feedback, but for those of 16 bits and those without bias; ':plain' at the end leaves it out: "
-           "topk:0.01:plain.\n";
+           "With error feedback, which ':plain' at the end leaves out: topk:0.01:plain. None in half, bfloat16, qsgd, "
+           "terngrad,\natomo and signvote; globaltopk has a residual of its own: no ':plain' for these.\n";
 }
 
 }  // namespace example

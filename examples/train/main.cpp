@@ -184,7 +184,7 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--partition", of.partition,
-                   "data, model:M or hybrid:M (M ranks share each dense layer)")->capture_default_str();
+                   "data, model:M or hybrid:M (M ranks share each dense layer; M is 1 or 2 in this program)")->capture_default_str();
     app.add_option("--compress", of.compress,
                    "gradients: none or one of --list-compressors, such as topk:0.01; with error feedback, which "
                    "':plain' at the end leaves out. Other bits, "
@@ -292,7 +292,7 @@ void describe(CLI::App& app, example::options& of) {
                    "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one");
     add_path("--report", of.report, "file for the final report as JSON");
     add_path("--html", of.html,
-             "file for a page of the run, written anew after each epoch: curves, time, memory, the recipe; with "
+             "file for a page of the run, written anew after epochs and at the end: curves, time, memory, the recipe; with "
              "--timeline a recorded step");
     add_path("--tensorboard", of.tensorboard,
                    "folder for event files, a folder for each run; look at them with `tensorboard --logdir FOLDER`");
