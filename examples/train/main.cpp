@@ -184,7 +184,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--partition", of.partition,
-                   "data, model:M or hybrid:M (M ranks share each dense layer; M is 1 or 2 in this program)")->capture_default_str();
+                   "data, model:M or hybrid:M (M ranks share each dense layer; M is 1 or 2 in this program)")
+        ->capture_default_str();
     app.add_option("--compress", of.compress,
                    "gradients: none or one of --list-compressors, such as topk:0.01; with error feedback, which "
                    "':plain' at the end leaves out. Other bits, "
