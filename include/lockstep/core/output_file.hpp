@@ -25,6 +25,7 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/held_signals.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::core {
@@ -118,38 +119,6 @@ struct open_outputs {
         static open_outputs one;
         return one;
     }
-};
-
-/// A signal that a write of this thread raises stays with the thread, and is taken away there.
-class held_signals {
-public:
-    held_signals() noexcept {
-        ::sigemptyset(&held_);
-        ::sigaddset(&held_, SIGXFSZ);
-        ::sigaddset(&held_, SIGPIPE);
-        ::sigpending(&earlier_);
-        ::pthread_sigmask(SIG_BLOCK, &held_, &mask_);
-    }
-    held_signals(const held_signals&) = delete;
-    held_signals& operator=(const held_signals&) = delete;
-    ~held_signals() {
-        const int reason = errno;
-        sigset_t now;
-        ::sigpending(&now);
-        for (const int number : {SIGXFSZ, SIGPIPE}) {
-            if (::sigismember(&now, number) != 1 || ::sigismember(&earlier_, number) == 1) continue;
-            sigset_t one;
-            ::sigemptyset(&one);
-            ::sigaddset(&one, number);
-            int taken = 0;
-            (void)::sigwait(&one, &taken);
-        }
-        ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
-        errno = reason;
-    }
-
-private:
-    sigset_t held_{}, earlier_{}, mask_{};
 };
 
 [[nodiscard]] LOCKSTEP_FUNCTION std::string output_remedy(int reason) {
@@ -251,7 +220,7 @@ LOCKSTEP_FUNCTION void output_file::open_after(const std::string& path, std::uin
 }
 
 LOCKSTEP_FUNCTION void output_file::write(std::string_view text) {
-    const detail::held_signals held;
+    const held_signals held;
     while (!text.empty()) {
         const ssize_t done = ::write(descriptor_, text.data(), text.size());
         if (done < 0 && errno == EINTR) continue;

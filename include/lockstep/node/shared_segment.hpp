@@ -25,7 +25,7 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/output_file.hpp"
+#include "lockstep/core/held_signals.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::node {
@@ -127,7 +127,7 @@ LOCKSTEP_FUNCTION int shared_segment::create(std::size_t bytes) {
             continue;
         }
         bytes_ = bytes;
-        const core::detail::held_signals beyond_the_limit;  // of file sizes is an error, not the end
+        const core::held_signals beyond_the_limit;  // of file sizes is an error, not the end
         return ::ftruncate(file_, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
     }
     return EEXIST;
@@ -146,7 +146,7 @@ LOCKSTEP_FUNCTION int shared_segment::open(const std::string& name, std::size_t 
 LOCKSTEP_FUNCTION int shared_segment::reserve(std::size_t first, std::size_t bytes) noexcept {
     // One call refuses what is larger than all room without taking a page. A signal makes the system give back all
     // pages of a call: where one comes again and again, as from a profiler, pieces are reserved.
-    const core::detail::held_signals beyond_the_limit;
+    const core::held_signals beyond_the_limit;
     int code = EINTR;
     for (int tries = 0; code == EINTR && tries < 4; ++tries)
         code = ::posix_fallocate(file_, static_cast<off_t>(first), static_cast<off_t>(bytes));

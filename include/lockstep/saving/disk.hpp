@@ -27,6 +27,7 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/held_signals.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/replacement.hpp"
@@ -182,7 +183,7 @@ LOCKSTEP_FUNCTION placed_file::placed_file(std::string path, use how, std::uint6
     open_ = descriptor{detail::again([&] { return ::open(path_.c_str(), flags | O_CLOEXEC, 0666); })};
     if (!open_.is_open()) fail(how == use::make ? "make" : "open");
     if (how != use::make || bytes == 0) return;
-    const core::detail::held_signals held;
+    const core::held_signals held;
     if (detail::again([&] { return ::ftruncate(open_.get(), static_cast<off_t>(bytes)); }) != 0) fail("write");
     // A full disk shows now. What cannot be reserved is found out while it is written.
     if (::fallocate(open_.get(), 0, 0, static_cast<off_t>(bytes)) != 0 &&
@@ -197,7 +198,7 @@ LOCKSTEP_FUNCTION std::uint64_t placed_file::size() const {
 }
 
 LOCKSTEP_FUNCTION void placed_file::write(std::uint64_t offset, std::span<const std::byte> bytes) const {
-    const core::detail::held_signals held;
+    const core::held_signals held;
     while (!bytes.empty()) {
         const ssize_t done = detail::again(
             [&] { return ::pwrite(open_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
