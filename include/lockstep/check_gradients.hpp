@@ -201,9 +201,10 @@ template <class T>
 }  // namespace detail
 
 /// Checks backward of a layer that is bound to its input: with respect to x and to each parameter, on 11 rows in lanes
-/// of uneven lengths, some without a row, in training. Where the layer needs no x or y in backward they are NaN. A
-/// layer that is in_place or sums_gradient is run so as well, and has to give the same numbers. In double, unless `T`
-/// says otherwise. Cost: four forward passes for each entry; take a small input. Not for joins and views.
+/// of uneven lengths, some without a row (14 for layers that need two rows in a lane), in training. Where the layer
+/// needs no x or y in backward they are NaN. A layer that is in_place or sums_gradient is run so as well, and has to
+/// give the same numbers. In double, unless `T` says otherwise. Cost: four forward passes for each entry; take a small
+/// input. Not for joins and views.
 template <class T = double, layer_api::Described L>
 [[nodiscard, gnu::cold]] gradient_check check_gradients(const L& layer, const gradient_options& how = {}) {
     static_assert(!layer_api::is_join<L>, "lockstep: check_gradients takes layers that read one value");

@@ -30,20 +30,22 @@ namespace lockstep::compress {
 /// step is predicted to be shortest, or is dense; smaller neighbours share a choice, together until they have as many.
 /// These are the buckets of the run, whatever plan::bucket is. Dense costs what it costs without a compressor: owners
 /// of strips add, update and hand out. Layers begin dense. After steps 3, 12, 50 and 200, then every `period` steps,
-/// and at most so often that it takes 1 % of the run: each candidate encodes and decodes pieces of the gradient of each
-/// rank, links are measured again, and a model of the step (backward, link, update, forward) says what each choice
-/// would take, on all ranks alike. Another choice is made where it saves `margin`. Ten steps later the measured step
-/// has to be shorter than before, or the change is taken back. What hidden messages take from the core that computes is
-/// seen by one attempt of ten steps with the least messages that could pay; then up to three candidates everywhere that
-/// are predicted to take at most a quarter more than the choice of the model are tried as well, for ten steps each. A
-/// candidate is not chosen where |g - decoded| > max_error |g| on some rank; in a critical phase of the layer (the norm
-/// of its gradient has changed by critical_change since the last decision, or there was none) where it is >
-/// critical_error |g|. Around all candidates is one error feedback: p = g + e, e = p - decoded. They keep no state for
-/// workers. When a layer becomes dense, its p travels whole in one step. When one is compressed again, ranks gather the
-/// slots of the optimizer. The bits of a run follow from the list of choices (trainer.compression_choices()), which
-/// `replay` repeats, on any number of ranks. Sources: "On the utility of gradient compression" (Agarwal et al., MLSys
-/// 2022) for when it pays; Seide et al. (Interspeech 2014) for error feedback; "Accordion" (Agarwal et al., MLSys 2021)
-/// for critical phases, there by norms of gradients that are summed over epochs.
+/// from the third time on at most so often that it takes 1 % of the run, and where steps take half as long again as
+/// after the last decision, or two thirds (looked at every 64 steps; 5 % of the run at most): each candidate encodes
+/// and decodes pieces of the gradient of each rank, links are measured again, and a model of the step (backward, link,
+/// update, forward) says what each choice would take, on all ranks alike. Another choice is made where it saves
+/// `margin`, early in a run 30 %. Ten steps later the measured step has to be shorter than before, or the change is
+/// taken back. What hidden messages take from the core that computes is seen by one attempt of ten steps with the least
+/// messages that could pay; then up to three candidates everywhere that are predicted to take at most a quarter more
+/// than the choice of the model are tried as well, for ten steps each. A candidate is not chosen where |g - decoded| >
+/// max_error |g| on some rank; in a critical phase of the layer (the norm of its gradient has changed by
+/// critical_change since the last decision, or there was none) where it is > critical_error |g|. Around all candidates
+/// is one error feedback: p = g + e, e = p - decoded. They keep no state for workers. When a layer becomes dense, its p
+/// travels whole in one step. When one is compressed again, ranks gather the slots of the optimizer. The bits of a run
+/// follow from the list of choices (trainer.compression_choices()), which `replay` repeats, on any number of ranks.
+/// Sources: "On the utility of gradient compression" (Agarwal et al., MLSys 2022) for when it pays; Seide et al.
+/// (Interspeech 2014) for error feedback; "Accordion" (Agarwal et al., MLSys 2021) for critical phases, there by norms
+/// of gradients that are summed over epochs.
 struct adaptive {
     /// Candidate 1, 2, ..; 0 is dense.
     std::vector<candidate> candidates = usual_candidates();

@@ -25,10 +25,10 @@
 #include <string_view>
 
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/compress/none.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/elementwise/elementwise.hpp"
 
 namespace lockstep::compress {
 
@@ -128,7 +128,7 @@ struct atomo {
         const auto [count, layout] = words;
         if (count == not_finite) return std::fill(sum.begin(), sum.end(), std::numeric_limits<T>::quiet_NaN());
         const std::byte* at = message.data() + header;
-        if (count == all_numbers) return add_part(at, scale, sum);
+        if (count == all_numbers) return none{}.decode_add(std::span{at, sum.size_bytes()}, scale, sum);
         const std::size_t q = layout >> 1U, m = (sum.size() + q - 1) / q;
         const bool is_transposed = (layout & 1U) != 0;
         for (std::uint32_t atom = 0; atom < count; ++atom, at += (m + q) * sizeof(T)) {
@@ -140,7 +140,8 @@ struct atomo {
                 T factor;
                 std::memcpy(&factor, factors + run * sizeof(T), sizeof(T));
                 const std::size_t first = std::min(sum.size(), run * length);
-                add_part(numbers, scale * factor, sum.subspan(first, std::min(length, sum.size() - first)));
+                const auto part = sum.subspan(first, std::min(length, sum.size() - first));
+                none{}.decode_add(std::span{numbers, part.size_bytes()}, scale * factor, part);
             }
         }
     }
@@ -266,16 +267,6 @@ private:
         }
         for (std::size_t column = 0; column < of.columns; ++column) put(v(static_cast<Eigen::Index>(column)));
         return to;
-    }
-    /// sum += scale x numbers that lie at any byte.
-    template <class T>
-    static void add_part(const std::byte* numbers, T scale, std::span<T> sum) noexcept {
-        std::array<T, 512> values;
-        for (std::size_t first = 0; first < sum.size(); first += values.size()) {
-            const std::size_t count = std::min(values.size(), sum.size() - first);
-            std::memcpy(values.data(), numbers + first * sizeof(T), count * sizeof(T));
-            kernels::axpy(scale, std::span<const T>{values.data(), count}, sum.subspan(first, count));
-        }
     }
 };
 

@@ -22,9 +22,10 @@
 namespace lockstep::compress {
 
 /// `vectors` is for tensors of one extent (biases, scales), `convolutions` for weights of convolutions, `dense` for all
-/// others. Message: that of the part, then a byte that says whose it is; vectors with `none` travel as they are.
-/// State of a tensor is that of its part. error_feedback goes around all of it, or inside around those that want it.
-/// Dense weights and convolutions take whole tensors both or neither, vectors only with them: else this is one error.
+/// others. `convolutions`, left out, is the type of `dense` with its default settings, not a copy of it. Message: that
+/// of the part, then a byte that says whose it is; vectors with `none` travel as they are. State of a tensor is that of
+/// its part. error_feedback goes around all of it, or inside around those that want it. Dense weights and convolutions
+/// take whole tensors both or neither, vectors only with them: else this is one error.
 template <class Dense, class Convolutions = Dense, class Vectors = none>
 struct by_layer {
     static_assert(Compressor<Dense> && Compressor<Convolutions> && Compressor<Vectors>,

@@ -52,8 +52,8 @@ struct origin {
 /// One vector to be written as a message.
 template <class T>
 struct encoding {
-    std::span<const T> values;     ///< of one worker, gradient and, with error feedback, residual
-    std::span<std::byte> message;  ///< at least max_bytes(values.size()), starting at a multiple of 8 bytes
+    std::span<const T> values;     ///< of one worker: its part of the mean gradient; in error feedback, with residual
+    std::span<std::byte> message;  ///< room for max_bytes_at of this step and tensor, from a multiple of 8 bytes on
     tensor::slots<T> state;        ///< slot_count of them, as long as values, zero before the first message
     std::span<T> scratch;          ///< scratch_size(values.size()) elements, whose content means nothing
     core::random_stream random{0, core::purpose::rounding};  ///< word i belongs to value i
@@ -74,23 +74,23 @@ struct sealing {
     origin from{};                                            ///< which tensor
 };
 
-/// `encode(in)` writes a message and returns its length in bytes, which is at most `max_bytes<T>(n)`, and the same for
-/// all vectors of one length where it can be. `decode_add(message, scale, sum)` does sum += scale x decoded; the
-/// message is one that `encode` wrote for sum.size() values, and starts at any byte. A number that is not finite must
-/// not vanish: what is decoded then holds one too. `settings` is what distinguishes two compressors of one type: it
-/// enters the fingerprint of the recipe. Optional: `check()` throws core::error on settings that make no sense;
-/// `scratch_size<T>(n)`, the elements of scratch that encode needs; `snap(values)` rounds values so little that value -
-/// decoded is afterwards exact in T: error_feedback calls it before it encodes; `check_feedback()` throws core::error
-/// on settings with which error feedback would not keep its residual bounded; `encode_snapped(in, p)`, where p is
-/// in.values to write to: snaps what it sends of p and encodes it, for compressors that choose what they send. For
-/// those that know more at run time than their type says: `slots()`, how many of slot_count are in use;
-/// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sends_all(step, from)`, whether its message of
-/// a step has all numbers as they are (default: no); `sees_whole_tensors()` and `varies()`,
-/// in place of the traits whole_tensors and varying_lengths; `max_bytes<T>(n, step, from)`, the longest message of a
-/// step and tensor, and `changes()`, the steps at which that differs from the step before, ascending: messages then
-/// take no more room than that. `seal(sealing)`, noexcept, changes the sum of all workers before the update, with
-/// `shared_slots()` arrays of state that belong to no worker; `seals()`, whether it does, where the type does not say.
-/// It is for the outermost combinator alone.
+/// `encode(in)` writes a message and returns its length in bytes, which is at most `max_bytes<T>(n)`, or
+/// `max_bytes<T>(n, step, from)` where it has that, and the same for all vectors of one length where it can be.
+/// `decode_add(message, scale, sum)` does sum += scale x decoded; the message is one that `encode` wrote for sum.size()
+/// values, and starts at any byte. A number that is not finite must not vanish: what is decoded then holds one too.
+/// `settings` is what distinguishes two compressors of one type: it enters the fingerprint of the recipe. Optional:
+/// `check()` throws core::error on settings that make no sense; `scratch_size<T>(n)`, the elements of scratch that
+/// encode needs; `snap(values)` rounds values so little that value - decoded is afterwards exact in T: error_feedback
+/// calls it before it encodes; `check_feedback()` throws core::error on settings with which error feedback would not
+/// keep its residual bounded; `encode_snapped(in, p)`, where p is in.values to write to: snaps what it sends of p and
+/// encodes it, for compressors that choose what they send. For those that know more at run time than their type says:
+/// `slots()`, how many of slot_count are in use; `is_dense(shape)`, whether a tensor of that shape travels as it is;
+/// `sends_all(step, from)`, whether its message of a step has all numbers as they are (default: no);
+/// `sees_whole_tensors()` and `varies()`, in place of the traits whole_tensors and varying_lengths; `max_bytes<T>(n,
+/// step, from)`, the longest message of a step and tensor, and `changes()`, the steps at which that differs from the
+/// step before, ascending: messages then take no more room than that. `seal(sealing)`, noexcept, changes the sum of all
+/// workers before the update, with `shared_slots()` arrays of state that belong to no worker; `seals()`, whether it
+/// does, where the type does not say. It is for the outermost combinator alone.
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
     requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale,

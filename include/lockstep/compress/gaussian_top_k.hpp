@@ -23,9 +23,9 @@ namespace lockstep::compress {
 /// x 0.5 where fewer than 2k/3 elements reach it, x 1.5 where more than 4k/3 do. Then at least one and at most cap =
 /// ceil(4k/3) of these are sent, the largest, of equal ones those with the lowest indices. m elements are the m
 /// largest, so |v - decoded|^2 <= (1 - m/n) |v|^2. Biased, so it wants error_feedback around it. Message: 8 m bytes
-/// for float, 12 m for double, as those of top_k. A NaN counts as larger than infinity,
-/// so one of them is sent at least. Cost: a pass for the moments, whose sums have a fixed order, and one for each
-/// threshold.
+/// for float, 12 m for double, as those of top_k. Tensors of one extent travel as they are. A NaN counts as larger than
+/// infinity, so one of them is sent at least. Cost: a pass for the moments, whose sums have a fixed order, and one for
+/// each threshold.
 struct gaussian_top_k {
     double ratio = 0.01;
 

@@ -18,7 +18,8 @@
 
 namespace lockstep::compress {
 
-/// gTop-k (Shi et al., ICDCS 2019). Each worker w keeps a residual e_w. For each segment of n numbers, k = top_k's:
+/// gTop-k (Shi et al., ICDCS 2019). Each worker w keeps a residual e_w. Tensors of one extent are added as they are;
+/// for each segment of n numbers of others, k = top_k's:
 ///   p_w = g_w + e_w;  L_w = the k largest magnitudes of p_w;  e_w = p_w without L_w
 ///   S(node of the tree of workers) = the k largest magnitudes of S(left) + S(right); S(worker) = L_w
 ///   result: S(root), on every rank;  e_w = e_w + those entries of L_w whose index is not in S(root)
@@ -40,11 +41,7 @@ struct global_top_k {
 
     [[nodiscard]] std::string settings() const { return core::text("ratio=", ratio); }
     /// Throws core::error unless 0 < ratio <= 1.
-    void check() const {
-        if (!(ratio > 0 && ratio <= 1))
-            core::fail(core::text("global_top_k has ratio = ", ratio, ", outside (0, 1]"),
-                       "take the share of elements to send, such as 0.01");
-    }
+    void check() const { check_share(name, "ratio", ratio); }
     void check_feedback() const {
         core::fail("error_feedback around global_top_k would keep a second residual of what it keeps itself",
                    "use global_top_k alone");

@@ -25,7 +25,8 @@ namespace lockstep::compress {
 /// ones; of equal ones those with the lowest indices. m elements are the m largest, so |v - decoded|^2 <= (1 - m/n)
 /// |v|^2. Biased, so it wants error_feedback around it. Message: 8 m bytes for float, 12 m for double, as those of
 /// top_k; it takes the room of k. A NaN counts as larger than infinity, so one of them is sent at least.
-/// Positions of the sample are those of a fixed hash, the same in every step. Cost: a pass for each threshold.
+/// Tensors of one extent travel as they are. Positions of the sample are those of a fixed hash, the same in every step.
+/// Cost: a pass for each threshold.
 struct sampled_top_k {
     double ratio = 0.01;
 

@@ -19,10 +19,10 @@
 namespace lockstep::compress {
 
 /// EF-signSGD (Karimireddy et al., ICML 2019), the compressor of it: decoded_i = s sgn(p_i) with s = |p|_1 / n, sgn(0)
-/// = 1. A contraction: |p - decoded|_2^2 = (1 - |p|_1^2 / (n |p|_2^2)) |p|_2^2 where no p_i is 0, and never more than
-/// that by zeros. Biased: signs alone have convex counter-examples, so it wants error_feedback around it. Message: s,
-/// then ceil(n / 8) bytes of signs; a number that is not finite makes s so. |p|_1: sums of 64 numbers in T in each way
-/// of a vector, added in order in double. Two passes over p to encode.
+/// = 1. A contraction: |p - decoded|_2^2 = (1 - |p|_1^2 / (n |p|_2^2)) |p|_2^2. Biased: signs alone have convex
+/// counter-examples, so it wants error_feedback around it. Message: s, then ceil(n / 8) bytes of signs; a number that
+/// is not finite makes s so. |p|_1: sums of 64 numbers in T in each way of a vector, added in order in double. Two
+/// passes over p to encode.
 struct scaled_sign {
     static constexpr std::string_view name = "scaled_sign";
     static constexpr std::size_t slot_count = 0;

@@ -22,8 +22,8 @@
 
 namespace lockstep::compress {
 
-/// TernGrad (Wen et al., NIPS 2017) with scaler sharing. For each tensor v_w of worker w, with its standard deviation
-/// sigma_w:
+/// TernGrad (Wen et al., NIPS 2017) with scaler sharing. Tensors of one extent are added as they are; for each other
+/// tensor v_w of worker w, with its standard deviation sigma_w:
 ///   clipping   u_w = v_w cut off at -+ clip sigma_w; all of it where clip or sigma_w is 0
 ///   round 1    s = max over workers and elements of |u_w|
 ///   round 2    t_w = sign(u_w) with probability |u_w| / s, else 0; k = sum of t_w over workers, exactly

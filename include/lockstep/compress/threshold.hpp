@@ -19,11 +19,11 @@ namespace lockstep::compress {
 /// Sends the elements with |v| >= value (Strom, Interspeech 2015; Dryden et al., MLHPC 2016, who send a constant for
 /// each). A message has room for cap = max(1, ceil(most_share n)) of them: if more reach the threshold, the cap largest
 /// are sent, of equal ones those with the lowest indices. What is sent of k elements are the k largest, so |v -
-/// decoded|^2 <= (1 - k/n) |v|^2, where k may be 0. Biased, so it wants error_feedback around it. Message: 8 k bytes
-/// for float, 12 k for double, as those of top_k. A NaN is sent as the largest.
-/// Cost: one pass, and a selection among a few times the cap if more reach the threshold.
+/// decoded|^2 <= (1 - k/n) |v|^2, where k may be 0. Tensors of one extent travel as they are. Biased, so it wants
+/// error_feedback around it. Message: 8 k bytes for float, 12 k for double, as those of top_k. A NaN is sent as the
+/// largest. Cost: one pass, and a selection among a few times the cap if more reach the threshold.
 struct threshold {
-    double value = 1e-3;
+    double value = 1e-3;      ///< of a worker's part of the mean gradient: about 1/workers of its local gradient
     double most_share = 0.1;  ///< of all elements
 
     static constexpr std::string_view name = "threshold";

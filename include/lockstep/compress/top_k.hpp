@@ -17,8 +17,8 @@ namespace lockstep::compress {
 /// Sends the k = max(1, ceil(ratio n)) elements of largest magnitude, exactly, of equal ones those with the lowest
 /// index; k = 0 for n = 0. A delta-contraction: |v - decoded|^2 <= (1 - k/n) |v|^2. Biased, so it wants error_feedback
 /// around it. Message: the k values, then their k indices of 32 bits in ascending order: 8 k bytes for float, 12 k for
-/// double. A NaN counts as larger than infinity, so as many numbers that are not finite are sent as fit, and at least
-/// one.
+/// double. Tensors of one extent travel as they are. A NaN counts as larger than infinity, so as many numbers that are
+/// not finite are sent as fit, and at least one.
 struct top_k {
     double ratio = 0.01;
 

@@ -20,12 +20,11 @@ namespace lockstep::compress {
 
 /// Messages are those of the inner compressor; their sum S over workers then goes through it as well, with state of its
 /// own, and the update gets what that message decodes to. two_sided{error_feedback{one_bit{}}} is 1-bit SGD (Seide et
-/// al., Interspeech 2014), which quantises both ways with a residual for each: p = S + r, the update is decoded(p), r =
-/// p
-/// - decoded(p). With others it is DoubleSqueeze (Tang et al., ICML 2019). All ranks decode all messages and so know S:
-/// each computes the second message by itself, and nothing is sent for it. Its residual is the same on all ranks and
-/// belongs to no worker. Cost beside the inner one: encoding and decoding a vector once more, on every rank; memory:
-/// the inner state once more, and a message. It is the outermost combinator.
+/// al., Interspeech 2014), which quantises both ways with a residual for each: p = S + r, the update is decoded(p),
+/// and the new r is p - decoded(p). With others it is DoubleSqueeze (Tang et al., ICML 2019). All ranks decode all
+/// messages and so know S: each computes the second message by itself, and nothing is sent for it. Its residual is the
+/// same on all ranks and belongs to no worker. Cost beside the inner one: encoding and decoding a vector once more, on
+/// every rank; memory: the inner state once more, and a message. It is the outermost combinator.
 template <class Inner>
 struct two_sided {
     static constexpr bool fits = Compressor<Inner>;

@@ -15,8 +15,8 @@
 namespace lockstep::data {
 
 /// Zeros a square of `size` x `size` pixels around a pixel, each of them alike; what lies outside the picture is cut
-/// off. Zero is the mean colour, where samples are normalised. DeVries, Taylor 2017 (CIFAR-10: 16 without, 8 to 16 with
-/// other augmentations).
+/// off. Zero is the mean colour, where samples are normalised. DeVries, Taylor 2017 (with flips and shifts: 16 for
+/// CIFAR-10, 8 for CIFAR-100).
 struct cutout {
     std::size_t size = 8;
 

@@ -220,8 +220,8 @@ struct onnx_layer<layer_api::activation_layer<layers::gelu, S>> : detail::onnx_e
         const double factor = 0.5 * std::numbers::sqrt2 * 2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
         const auto square = node.operation("Mul", {node.x(), node.x()});
         const auto cubic = node.operation("Mul", {square, node.number("b", factor * 0.044715)});
-        const auto slope = node.operation("Add", {cubic, node.number("a", factor)});
-        const auto bent = node.operation("Tanh", {node.operation("Mul", {node.x(), slope})});
+        const auto factor_of_x = node.operation("Add", {cubic, node.number("a", factor)});
+        const auto bent = node.operation("Tanh", {node.operation("Mul", {node.x(), factor_of_x})});
         const auto share = node.operation("Add", {bent, node.number("one", 1)});
         const auto twice = node.operation("Mul", {node.x(), share});
         node.gives(node.operation("Mul", {twice, node.number("half", 0.5)}));

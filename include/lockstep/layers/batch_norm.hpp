@@ -201,6 +201,7 @@ namespace lockstep::layers {
 /// batch_norm{}: after a convolution (channels) or a dense layer (features). A lane needs two numbers of a channel, of
 /// which only the order remains; it should have several samples or many pixels.
 struct batch_norm {
+    /// running = (1 - momentum) running + momentum observed, as in PyTorch; Keras counts the other part.
     double momentum = 0.1;
     double epsilon = 1e-5;
 

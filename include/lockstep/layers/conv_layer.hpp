@@ -104,8 +104,8 @@ template <kernels::convolution G, kernels::algorithm_rule Rule>
 
 /// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels of a
 /// group x filters. Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four
-/// times fewer by Winograd's. `Rule` picks the algorithm of each pass from the geometry: it decides the last bits, so
-/// it is part of the network's type.
+/// times fewer multiplications by Winograd's under the default rule. `Rule` picks the algorithm of each pass from the
+/// geometry: it decides the last bits, so it is part of the network's type.
 template <kernels::convolution G, layers::bias Bias = layers::bias::each,
           kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv_layer {

@@ -20,7 +20,7 @@ namespace lockstep::loss {
 /// `label<Output>` is the label that a network with this output is trained on.
 /// `loss(y, target, dy, scale)` returns the sum of the losses of the rows of y, added in ascending order in double, and
 /// writes dy = scale d(loss of the row)/dy; without dy (dy.data is null) it returns the sum only. Rows do not see each
-/// other: the derivative of a row has the same bits in any batch. Several threads call one that is noexcept at once,
+/// other: the derivative of a row has the same bits in any batch. It is noexcept; several threads call it at once,
 /// for lanes of their own. Optional: `check()` throws core::error on settings that make no sense.
 template <class L, class T = float, class Output = tensor::shape<2>>
 concept Loss = std::copy_constructible<L> && tensor::Label<typename L::template label<Output>> &&

@@ -20,7 +20,7 @@ namespace lockstep::optim {
 /// v = momentum v + rate local (g + decay w), then w -= v, with local = trust |w| / (|g| + decay |w| + epsilon) of the
 /// whole tensor, and 1 where |w| or |g| is 0: You, Gitman, Ginsburg (arXiv 1708.03888, 2017), algorithm 1. The rate is
 /// inside v: after a change of the rate, old steps keep theirs. Parameters with decays = false (biases,
-/// scales) have local = 1 and no decay. One slot: v. 5 numbers moved and 5 FLOPs for each weight; the norms read
+/// scales) have local = 1 and no decay. One slot: v. 5 numbers moved and 6 FLOPs for each weight; the norms read
 /// weights and gradients once more, before any weight changes.
 struct lars {
     double momentum = 0.9;

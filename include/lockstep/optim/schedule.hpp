@@ -2,6 +2,7 @@
 #pragma once
 // Learning rates as functions of the step: each models LrSchedule.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -40,7 +41,7 @@ struct constant {
 struct step_decay {
     double rate = 0.1;
     double factor = 0.1;
-    std::uint64_t every = 1;
+    std::uint64_t every = 0;  ///< steps between two drops, to be given
 
     static constexpr std::string_view name = "step_decay";
 
@@ -60,7 +61,7 @@ struct step_decay {
     }
 
     [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
-        return rate * std::pow(factor, static_cast<double>(step / every));
+        return rate * std::pow(factor, static_cast<double>(step / std::max<std::uint64_t>(every, 1)));
     }
 };
 
@@ -69,8 +70,8 @@ struct step_decay {
 /// `floor`. Warm-up: Goyal et al. 2017; cosine: Loshchilov and Hutter (ICLR 2017).
 struct warmup_cosine {
     double peak = 0.1;
-    std::uint64_t warmup = 0;
-    std::uint64_t total = 1;
+    std::uint64_t warmup = 0;  ///< steps
+    std::uint64_t total = 0;   ///< steps of the whole run, to be given: from there on the rate is `floor`
     double floor = 0;
 
     static constexpr std::string_view name = "warmup_cosine";
@@ -98,11 +99,11 @@ enum class curve { linear, cosine };
 /// One rise and one fall: with top = rise total, the rate goes from peak / divisor at step 0 to `peak` at step `top`,
 /// then down to `floor`, which it keeps from step `total` on. At progress p of the way, linear: from + (to - from) p;
 /// cosine: from + (to - from) (1 - cos(pi p)) / 2. Smith and Topin, "Super-Convergence: Very Fast Training of Neural
-/// Networks Using Large Learning Rates", 2018. Momentum is left as it is. PyTorch's OneCycleLR has its peak at step top
-/// - 1 and its lowest rate at step total - 1.
+/// Networks Using Large Learning Rates", 2018. Momentum is left as it is. PyTorch's OneCycleLR has its peak one step
+/// before `top`, and its lowest rate one step before `total`.
 struct one_cycle {
     double peak = 0.1;
-    std::uint64_t total = 1;
+    std::uint64_t total = 0;  ///< steps of the whole run, to be given: from there on the rate is `floor`
     double rise = 0.3;  ///< part of the steps before the peak
     double divisor = 25;
     double floor = 0;

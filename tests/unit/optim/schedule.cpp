@@ -44,9 +44,10 @@ TEST_CASE("optim/schedule: step_decay drops at multiples of every", "[optim]") {
     CHECK_THROWS_WITH((step_decay{.every = 0}.check()),
                       "lockstep: step_decay has every = 0; give the number of steps between two drops, at least 1");
     CHECK_THROWS_WITH(
-        (step_decay{.factor = 1.5}.check()),
+        (step_decay{.factor = 1.5, .every = 9}.check()),
         "lockstep: step_decay has factor = 1.5, outside (0, 1]; take the ratio of two successive rates, such as 0.1");
-    CHECK_THROWS_AS((step_decay{.rate = -1}.check()), core::error);
+    CHECK_THROWS_AS((step_decay{.rate = -1, .every = 9}.check()), core::error);
+    CHECK_THROWS_AS((step_decay{.rate = 0.1}.check()), core::error);  // a drop at every step is not meant
 }
 
 TEST_CASE("optim/schedule: warmup_cosine at its corners", "[optim]") {
@@ -85,6 +86,7 @@ TEST_CASE("optim/schedule: warmup_cosine at its corners", "[optim]") {
     CHECK_THROWS_WITH(
         (warmup_cosine{.peak = 0.1, .total = 8, .floor = 0.2}.check()),
         "lockstep: warmup_cosine has floor = 0.2, outside [0, peak] with peak = 0.1; take the rate to end at, or 0");
+    CHECK_THROWS_AS((warmup_cosine{.peak = 0.1}.check()), core::error);  // a run of one step is not meant
     CHECK_THROWS_AS((warmup_cosine{.total = 0}.check()), core::error);
     CHECK_THROWS_AS((warmup_cosine{.peak = 0, .total = 1}.check()), core::error);
 }
@@ -129,7 +131,7 @@ TEST_CASE("optim/schedule: one_cycle without a rise, without a fall, between two
 }
 
 TEST_CASE("optim/schedule: one_cycle says what is wrong", "[optim]") {
-    CHECK_NOTHROW(one_cycle{}.check());
+    CHECK_THROWS_AS((one_cycle{.peak = 0.5}.check()), core::error);  // a run of one step is not meant
     CHECK_NOTHROW((one_cycle{.peak = 0.5, .total = 1, .rise = 1, .divisor = 1, .floor = 0.5}.check()));
     CHECK(one_cycle{.peak = 0.5, .total = 20, .rise = 0.4, .falling = curve::linear}.settings() ==
           "peak=0.5 total=20 rise=0.4 divisor=25 floor=0 rising=linear falling=linear");

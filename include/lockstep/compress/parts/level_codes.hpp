@@ -83,11 +83,11 @@ template <class T>
             poison = poison + (value - value);
         },
         values.data());
-    std::array<T, simd::width<T>> lanes, poisons;
-    simd::store(lanes.data(), most);
+    std::array<T, simd::width<T>> elements, poisons;
+    simd::store(elements.data(), most);
     simd::store(poisons.data(), poison);
-    const T largest = *std::max_element(lanes.begin(), lanes.end());
-    const bool finite = std::none_of(poisons.begin(), poisons.end(), [](T lane) { return std::isnan(lane); });
+    const T largest = *std::max_element(elements.begin(), elements.end());
+    const bool finite = std::none_of(poisons.begin(), poisons.end(), [](T element) { return std::isnan(element); });
     return finite && largest < too_large<T> ? largest : std::numeric_limits<T>::quiet_NaN();
 }
 

@@ -54,14 +54,8 @@ public:
             }
         });
     }
-    /// Writes f(i), one of 0, 1, 2, to fields 0 .. n - 1.
-    template <class F>
-    void write(parallel::team team, std::size_t n, std::span<std::uint32_t> words, const F& f) const noexcept {
-        write_runs(team, n, words, [&](std::size_t first, std::span<std::uint8_t> codes) {
-            for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(f(first + i));
-        });
-    }
-    /// The same from f(first, codes), which writes the numbers of fields first .. first + codes.size() - 1.
+    /// Writes 0, 1 or 2 to fields 0 .. n - 1, from f(first, codes), which writes the numbers of fields first .. first +
+    /// codes.size() - 1.
     template <class F>
     void write_runs(parallel::team team, std::size_t n, std::span<std::uint32_t> words, const F& f) const noexcept {
         parallel::for_blocks(team, words.size(), 1024, [&](parallel::block part) {
