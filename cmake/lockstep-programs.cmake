@@ -57,9 +57,9 @@ if(LOCKSTEP_SANITIZE)
   target_link_options(lockstep_program INTERFACE -rdynamic)
   set(lockstep_case_seconds 400)
   list(APPEND lockstep_test_environment
-       "LSAN_OPTIONS=suppressions=${LOCKSTEP_ROOT}/cmake/leak-suppressions.txt:print_suppressions=0"
+       "LSAN_OPTIONS=suppressions='${LOCKSTEP_ROOT}/cmake/leak-suppressions.txt':print_suppressions=0"
        "UBSAN_OPTIONS=print_stacktrace=1"
-       "TSAN_OPTIONS=suppressions=${LOCKSTEP_ROOT}/cmake/thread-suppressions.txt:ignore_noninstrumented_modules=1")
+       "TSAN_OPTIONS=suppressions='${LOCKSTEP_ROOT}/cmake/thread-suppressions.txt':ignore_noninstrumented_modules=1")
 endif()
 
 # Programs of many layers link the compiled form, which is built once; the others read all of the headers.

@@ -9,8 +9,6 @@
 #include <span>
 #include <vector>
 
-#include <xtensor/xtensor.hpp>
-
 #include "lockstep/lockstep.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 

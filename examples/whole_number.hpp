@@ -4,6 +4,7 @@
 // the shell that is not set for no option.
 
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <system_error>
@@ -24,6 +25,22 @@ inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most = 1'0
                 return good ? std::string{} : "'" + word + "' is not a whole number from " + range;
             },
             range};
+}
+
+/// A number that `is_good`; `what` says which those are.
+inline CLI::Validator number(bool (*is_good)(double), const std::string& what, const std::string& name) {
+    return {[=](std::string& word) {
+                double one = 0;
+                const bool good = !word.empty() && CLI::detail::lexical_cast(word, one) && is_good(one);
+                return good ? std::string{} : "'" + word + "' is not " + what;
+            },
+            name};
+}
+inline CLI::Validator any_number() {
+    return number([](double) { return true; }, "a number", "NUMBER");
+}
+inline CLI::Validator positive_number() {
+    return number([](double one) { return one > 0 && std::isfinite(one); }, "a number above 0", "NUMBER > 0");
 }
 
 /// The name of a file or folder.

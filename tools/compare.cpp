@@ -53,10 +53,12 @@ int compare(const std::vector<std::string>& arguments) {
             std::fwrite(usage.data(), 1, usage.size(), stdout);
             ls::core::flush_standard_output();
             return 0;
-        } else if (word == "--target")
+        } else if (word == "--target" && !target)
             target = ls::report::target::parse(value());
-        else if (word == "--html")
+        else if (word == "--html" && page.empty())
             page = value();
+        else if (word == "--target" || word == "--html")
+            throw error{word + " is there twice", "give each option once"};
         else if (word == "--same")
             same = true;
         else if (word == "--quiet")

@@ -22,12 +22,7 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 2 cifar10 --data cifar-10-batches-bin      15 epochs on photographs\n"
         "  mpirun -n 2 cifar10 --epochs 2                       generated shapes, nothing to download\n"
         "  mpirun -n 2 cifar10 --direct                         without Winograd's algorithm");
-    const CLI::Validator positive{[](std::string& word) {
-                                      double number = 0;
-                                      const bool good = CLI::detail::lexical_cast(word, number) && number > 0;
-                                      return good ? std::string{} : "'" + word + "' is not a number above 0";
-                                  },
-                                  "NUMBER > 0"};
+    const auto any_number = example::any_number(), positive = example::positive_number();
     app.add_option("--data", of.data,
                    "'shapes' (generated, nothing to download) or the folder with the binary version of CIFAR-10")
         ->capture_default_str();
@@ -44,12 +39,15 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--lr", of.rate, "peak of the one-cycle learning rate")->check(positive)->capture_default_str();
     app.add_option("--rise", of.rise,
                    "part of the steps in which the rate rises to its peak; then it falls to 0 in a straight line")
-        ->capture_default_str();
-    app.add_option("--momentum", of.momentum, "of Nesterov's method")->capture_default_str();
+        ->check(any_number)->capture_default_str();
+    app.add_option("--momentum", of.momentum, "of Nesterov's method")
+        ->check(any_number)->capture_default_str();
     app.add_option("--weight-decay", of.weight_decay,
-                   "L2 penalty on weights, not on biases and normalisations")->capture_default_str();
+                   "L2 penalty on weights, not on biases and normalisations")
+        ->check(any_number)->capture_default_str();
     app.add_option("--smoothing", of.smoothing,
-                   "part of each label that is spread over all classes")->capture_default_str();
+                   "part of each label that is spread over all classes")
+        ->check(any_number)->capture_default_str();
     app.add_option("--shift", of.shift,
                    "pixels by which pictures are moved at most while training; half of them are mirrored")
         ->transform(example::whole_number(0))
@@ -111,6 +109,8 @@ int main(int argc, char** argv) {
         if (app.count("--checkpoint-every") > 0 && of.checkpoint.empty())
             throw lockstep::core::error{"--checkpoint-every was given without a folder for checkpoints",
                                         "name one with --checkpoint"};
+        if (of.plan_only && of.quiet)
+            throw lockstep::core::error{"--plan with --quiet would show nothing", "leave one of them out"};
         return of.direct ? example::run_direct(world, of) : example::run_winograd(world, of);
     });
 }

@@ -66,6 +66,7 @@ void interpret(example::options& of, const F& given) {
         throw error{text("--compress-statistics with --compress ", of.compress, ", whose messages are not measured"),
                     "leave it out, or take one such as topk"};
 
+    if (of.plan_only && of.quiet) throw error{"--plan with --quiet would show nothing", "leave one of them out"};
     if (of.compress_statistics && of.quiet && of.html.empty())
         throw error{"--compress-statistics with --quiet and without --html would show nothing",
                     "leave one of them out, or name a page with --html"};
@@ -151,20 +152,10 @@ void describe(CLI::App& app, example::options& of) {
         "ranks\n"
         "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step\n"
         "  mpirun -n 2 train --sync local:8 --workers 4         4 workers average their weights every 8 steps");
-    const auto number = [](bool (*is_good)(double), const std::string& what, const std::string& name) {
-        return CLI::Validator{[=](std::string& word) {
-                                  double one = 0;
-                                  const bool good =
-                                      !word.empty() && CLI::detail::lexical_cast(word, one) && is_good(one);
-                                  return good ? std::string{} : "'" + word + "' is not " + what;
-                              },
-                              name};
-    };
-    const auto any_number = number([](double) { return true; }, "a number", "NUMBER");
-    const auto positive =
-        number([](double one) { return one > 0 && std::isfinite(one); }, "a number above 0", "NUMBER > 0");
+    const auto any_number = example::any_number(), positive = example::positive_number();
     const auto seconds =
-        number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9", "SECONDS");
+        example::number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9",
+                        "SECONDS");
     const auto add_path = [&](const char* option, std::string& to, const char* what) {
         return app.add_option(option, to, what)->check(example::a_name());
     };
@@ -255,7 +246,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option(
         "--all-reduce", of.all_reduce,
         "algorithm of messages, by bytes of a bucket, in quotes: \"doubling:0-8192;tree:8193-max\"; by measured costs "
-        "if not given");
+        "if not given")
+        ->check(example::a_name());
     app.add_option(
            "--timeout", of.timeout,
            "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
