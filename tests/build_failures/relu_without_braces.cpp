@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A layer is a value, relu{}: a mistake of syntax, so the compiler speaks before the library can. A few lines.
-// build error: missing template arguments before|expected .*
+// build error: missing template arguments before|expected primary-expression before
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

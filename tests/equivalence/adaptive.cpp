@@ -315,6 +315,7 @@ TEST_CASE("equivalence/adaptive: what is chosen by measured times is repeated by
     mpi::broadcast(mpi::communicator{}, weights, 0);
     mpi::broadcast(mpi::communicator{}, state, 0);
     INFO(found);
+    if (found.empty()) WARN("nothing was chosen, so nothing but dense steps is repeated");
     const auto compare = [&](const mpi::communicator& group) {
         trainer one{group, recipe(settings(choice_list::parse(found)), 4, 8)};
         one.fit(training.set(), ls::steps{many});

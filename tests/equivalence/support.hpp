@@ -94,8 +94,8 @@ template <class A, class B>
 [[nodiscard]] double relative_error(const A& a, const B& b) {
     double error = 0, size = 0;
     for (std::size_t i = 0; i < b.size(); ++i) {
-        error = std::fmax(
-            error, std::isnan(a[i]) ? HUGE_VAL : std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+        const double off = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+        error = std::fmax(error, std::isnan(off) ? HUGE_VAL : off);
         size = std::fmax(size, std::fabs(static_cast<double>(b[i])));
     }
     return a.size() != b.size() ? HUGE_VAL : error == 0 ? 0 : error / size;

@@ -127,7 +127,7 @@ double error_of(std::span<const double> a, std::span<const double> b, double lea
     if (a.size() != b.size()) return HUGE_VAL;
     double error = 0, size = least;
     for (std::size_t i = 0; i < b.size(); ++i) {
-        error = std::fmax(error, std::isfinite(a[i]) ? std::fabs(a[i] - b[i]) : HUGE_VAL);
+        error = std::fmax(error, std::isfinite(a[i] - b[i]) ? std::fabs(a[i] - b[i]) : HUGE_VAL);
         size = std::fmax(size, std::fabs(b[i]));
     }
     return error == 0 ? 0 : error / size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The networks of the suite: that together they have every layer, every combinator inside of every other, and every
-// setting.
+// The networks of the suite: that together they have every layer, every combinator but `join` inside of every other,
+// and every setting: those of required_features().
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>

@@ -189,7 +189,7 @@ TEST_CASE("the curve has the losses of a run with these rates, up to where it di
     CHECK_FALSE(found.curve.back().smoothed <= 4 * least);
     REQUIRE(found.suggestion.has_value());
     CHECK(*found.suggestion == found.curve[best].rate / 10);
-    // A rate that is worth something: it learns.
+    // Where the loss falls most: before it rises.
     REQUIRE(found.steepest.has_value());
     CHECK(*found.steepest < found.curve.back().rate);
 }

@@ -28,9 +28,11 @@ TEST_CASE("compress/one_bit: sums and residuals are those of the formulas", "[co
             const auto decoded = workers[worker].decode(workers[worker].encode(values));
             for (std::size_t i = 0; i < n; ++i) sum[i] += decoded[i];
         }
-        for (std::size_t i = 0; i < n; ++i) CHECK(sum[i] == Approx(expected.sums[step][i]).margin(1e-12));
+        for (std::size_t i = 0; i < n; ++i)
+            CHECK(sum[i] == Approx(expected.sums[step][i]).epsilon(1e-12).margin(1e-12));
     }
-    for (std::size_t i = 0; i < n; ++i) CHECK(workers[1].slots[i] == Approx(expected.residual[i]).margin(1e-12));
+    for (std::size_t i = 0; i < n; ++i)
+        CHECK(workers[1].slots[i] == Approx(expected.residual[i]).epsilon(1e-12).margin(1e-12));
 }
 
 TEMPLATE_TEST_CASE("compress/one_bit: n / 8 bytes and two means for each column", "[compress]", float, double) {

@@ -27,9 +27,11 @@ TEST_CASE("compress/scaled_sign: sums and residuals are those of the formulas", 
             const auto decoded = workers[worker].decode(workers[worker].encode(values));
             for (std::size_t i = 0; i < n; ++i) sum[i] += decoded[i];
         }
-        for (std::size_t i = 0; i < n; ++i) CHECK(sum[i] == Approx(expected.sums[step][i]).margin(1e-12));
+        for (std::size_t i = 0; i < n; ++i)
+            CHECK(sum[i] == Approx(expected.sums[step][i]).epsilon(1e-12).margin(1e-12));
     }
-    for (std::size_t i = 0; i < n; ++i) CHECK(workers[1].slots[i] == Approx(expected.residual[i]).margin(1e-12));
+    for (std::size_t i = 0; i < n; ++i)
+        CHECK(workers[1].slots[i] == Approx(expected.residual[i]).epsilon(1e-12).margin(1e-12));
 }
 
 TEMPLATE_TEST_CASE("compress/scaled_sign: n / 8 bytes and a scale, the mean magnitude with the sign", "[compress]",

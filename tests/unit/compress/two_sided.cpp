@@ -44,13 +44,13 @@ TEST_CASE("compress/two_sided: 1-bit SGD both ways is that of the formulas", "[c
                                  .from = tensor});
         CHECK(sealed.back() == 88.0);
         for (std::size_t i = 0; i < n; ++i) {
-            CHECK(sum[i] == Approx(expected.sums[step][i]).margin(1e-12));
+            CHECK(sum[i] == Approx(expected.sums[step][i]).epsilon(1e-12).margin(1e-12));
             CHECK(shared[i] == before[i] + old[i] - sum[i]);
         }
     }
     for (std::size_t i = 0; i < n; ++i) {
-        CHECK(workers[1].slots[i] == Approx(expected.residual[i]).margin(1e-12));
-        CHECK(shared[i] == Approx(expected.back[i]).margin(1e-12));
+        CHECK(workers[1].slots[i] == Approx(expected.residual[i]).epsilon(1e-12).margin(1e-12));
+        CHECK(shared[i] == Approx(expected.back[i]).epsilon(1e-12).margin(1e-12));
     }
 }
 

@@ -2,6 +2,8 @@
 // What a file is and what it refuses; that others read the same outputs from it is shown by tests/onnx.
 #include "lockstep/infer/onnx.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -120,7 +122,8 @@ TEST_CASE("infer/onnx: ends in either order, names, and doubles") {
 }
 
 TEST_CASE("infer/onnx: what cannot be written is an error with the values") {
-    const auto path = (std::filesystem::temp_directory_path() / "lockstep-unit-onnx.onnx").string();
+    const auto path =
+        (std::filesystem::temp_directory_path() / ("lockstep-unit-onnx-" + std::to_string(::getpid()))).string();
     const auto write = [&](const std::vector<float>& w, const std::vector<float>& s) {
         return said([&] { ls::write_onnx(path, net, w, s); });
     };
@@ -168,11 +171,14 @@ TEST_CASE("infer/onnx: values that a layer calls alike get names of their own") 
 }
 
 TEST_CASE("infer/onnx: a file is written as a whole, of a predictor as of its numbers") {
-    const auto path = (std::filesystem::temp_directory_path() / "lockstep-unit-predictor.onnx").string();
-    ls::write_onnx(path, ls::predictor{net, weights, statistics});
+    const auto folder =
+        std::filesystem::temp_directory_path() / ("lockstep-unit-predictor-" + std::to_string(::getpid()));
+    std::filesystem::create_directory(folder);
+    const auto path = folder / "net.onnx";
+    ls::write_onnx(path.string(), ls::predictor{net, weights, statistics});
     std::ifstream file{path, std::ios::binary};
     const std::string content{std::istreambuf_iterator<char>{file}, {}};
     CHECK(content == bytes());
-    CHECK_FALSE(std::filesystem::exists(path + ".writing"));
-    std::filesystem::remove(path);
+    CHECK(std::distance(std::filesystem::directory_iterator{folder}, {}) == 1);  // and nothing half-written beside it
+    std::filesystem::remove_all(folder);
 }

@@ -220,7 +220,8 @@ TEMPLATE_TEST_CASE("loss/softmax_cross_entropy: large outputs do not overflow", 
     rows_of<T, softmax_cross_entropy, 3> rows{2};
     rows.y = {T{10000}, T{-10000}, T{0}, T{-10000}, T{-10000}, T{-10000}};
     rows.target = {1, 2};
-    CHECK(rows.sum_and_gradient(T{1}) == Approx(20000 + std::log(3.0)));
+    CHECK(rows.sum_and_gradient(T{1}) ==
+          Approx(20000 + std::log(3.0)).epsilon(std::is_same_v<T, float> ? 1e-7 : 1e-15));
     CHECK(rows.dy[0] == T{1});
     CHECK(rows.dy[1] == T{-1});
     CHECK(rows.dy[2] == T{0});

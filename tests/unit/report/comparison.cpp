@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <unistd.h>
+
 #include "lockstep/report/comparison.hpp"
 
 #include <catch2/catch.hpp>
@@ -211,7 +213,7 @@ TEST_CASE("report/comparison: empty runs and odd names", "[report]") {
 }
 
 TEST_CASE("report/whole_file: the old file or the new one, also through a link", "[report]") {
-    const fs::path folder = fs::temp_directory_path() / "lockstep-whole-file";
+    const fs::path folder = fs::temp_directory_path() / ("lockstep-whole-file-" + std::to_string(::getpid()));
     fs::remove_all(folder);
     fs::create_directories(folder);
     const auto path = (folder / "page").string(), link = (folder / "link").string();

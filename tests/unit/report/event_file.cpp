@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <unistd.h>
+
 #include "lockstep/report/event_file.hpp"
 
 #include <catch2/catch.hpp>
@@ -18,7 +20,8 @@ namespace report = lockstep::report;
 
 struct folder {
     fs::path path;
-    explicit folder(const std::string& name) : path{fs::temp_directory_path() / ("lockstep-" + name)} {
+    explicit folder(const std::string& name)
+        : path{fs::temp_directory_path() / ("lockstep-" + name + "-" + std::to_string(::getpid()))} {
         fs::remove_all(path);
     }
     folder(const folder&) = delete;

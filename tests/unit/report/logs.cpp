@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <unistd.h>
+
 #include "lockstep/report/logs.hpp"
 
 #include <catch2/catch.hpp>
@@ -22,7 +24,8 @@ namespace ls = lockstep;
 struct fresh_file {
     std::string path;
     explicit fresh_file(const std::string& name)
-        : path{(std::filesystem::temp_directory_path() / ("lockstep-" + name)).string()} {
+        : path{(std::filesystem::temp_directory_path() / ("lockstep-" + name + "-" + std::to_string(::getpid())))
+                   .string()} {
         std::filesystem::remove(path);
     }
     fresh_file(const fresh_file&) = delete;

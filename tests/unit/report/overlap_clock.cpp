@@ -16,7 +16,7 @@ clock_type::time at(double seconds) {
     return clock_type::time{std::chrono::hours{1}} +
            std::chrono::duration_cast<clock_type::clock::duration>(std::chrono::duration<double>(seconds));
 }
-bool is(double found, double expected) { return found == Approx(expected).margin(1e-6); }
+bool is(double found, double expected) { return found == Approx(expected).epsilon(1e-6).margin(1e-6); }
 
 /// Two buckets of equal size, which take 1 s each when they are alone.
 clock_type two_buckets() {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <unistd.h>
+
 #include "lockstep/report/run_record.hpp"
 
 #include <catch2/catch.hpp>
@@ -189,7 +191,8 @@ TEST_CASE("report/run_record: what a run had at an end is not known of its next 
 }
 
 TEST_CASE("report/run_record: a json_log is read; seconds go on over fits", "[report]") {
-    const std::string path = (std::filesystem::temp_directory_path() / "lockstep-run-record.jsonl").string();
+    const std::string path =
+        (std::filesystem::temp_directory_path() / ("lockstep-run-record-" + std::to_string(::getpid()))).string();
     {
         ls::json_log log{path};
         for (std::uint64_t fit = 0; fit < 2; ++fit) {
