@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <unistd.h>
-
 #include "lockstep/report/run_record.hpp"
+
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
