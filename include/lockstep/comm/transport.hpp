@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Bytes between ranks: raw MPI is in this header, flow.hpp and shared_window.hpp; all calls are non-blocking here.
+// Bytes between ranks: raw MPI is in this header and flow.hpp; only first_on_host() waits for other ranks.
 // Tested by tests/mpi/comm_raw.cpp.
 
 // The C++ bindings that MPI 3 removed, and their warnings, stay outside; Boost.MPI does the same.

@@ -59,7 +59,6 @@ public:
     void lap(activity what, std::size_t number = 0);
     /// A bucket has arrived.
     void flight(activity what, std::size_t bucket, clock::time_point begin, clock::time_point end);
-    [[nodiscard]] bool active() const noexcept { return active_; }
 
     [[nodiscard]] static std::int64_t nanoseconds(clock::time_point at) noexcept {
         return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();

@@ -31,11 +31,11 @@ namespace lockstep::report {
 /// trainer.fit(set, ls::epochs{1}, ls::timeline{"trace.json"}) writes trace events: a process for each rank, with a
 /// track for its work (forward and backward of each layer, loss, update, data, waiting) and one for each bucket (sum of
 /// gradients, share of weights, bytes). While the run lasts, each rank appends to a file of its own, trace.rank0.json
-/// and so on, at least twice a second: after a crash they are there, and readable (the format needs no closing
-/// bracket). At the end of fit() rank 0 writes all of them into one and they are removed; a fit() without a step leaves
-/// what an earlier run has written. Times of ranks on one kernel are exact to each other, others are aligned to about
-/// the time of a message. Cost: a clock and 40 bytes for each event, about two for each layer of a step; nothing after
-/// `steps` steps.
+/// and so on, about twice a second, between steps: after a crash they are there, and readable (the format needs no
+/// closing bracket). At the end of fit() rank 0 writes all of them into one and they are removed; a fit() without a
+/// step leaves what an earlier run has written. Times of ranks on one kernel are exact to each other, others are
+/// aligned to about the time of a message. Cost: a clock and 32 bytes for each event, about two for each layer of a
+/// step; nothing after `steps` steps.
 class timeline {
 public:
     static constexpr bool on_every_rank = true;  ///< it gathers events

@@ -99,7 +99,6 @@ public:
     /// Buckets in the order in which the next forward needs them.
     [[nodiscard]] std::span<const std::size_t> needed() const noexcept { return needed_; }
     [[nodiscard]] std::size_t bucket_of_layer(std::size_t layer) const noexcept { return layer_bucket_[layer]; }
-    [[nodiscard]] bool is_idle() const noexcept { return under_way_ == 0; }
     /// Null where there is none.
     [[nodiscard]] comm::progress_thread* thread() noexcept { return thread_.get(); }
 

@@ -124,8 +124,8 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
 
 /// Optional, `static constexpr bool has_worker_weights = true`: between steps workers have weights of their own. The
 /// choice says so as well. The strategy then has
-/// - `weight_sets()`: the workers of this rank. A step walks forward and backward with the weights of each; `weights`
-///   of commit() has all of them, one after the other.
+/// - weights for each worker of this rank: a step walks forward and backward with those of each; `weights` of commit()
+///   has all of them, one after the other.
 /// - `begin_walk(set, lengths, step)`: before the walk of one of them; `lengths` are the rows of each lane. Returns how
 ///   many samples its gradient is a mean of.
 /// - `mean(weights)`: weights for looks at them. Collective. `loaded(weights)`: the first set is new, and that of all

@@ -100,8 +100,6 @@ public:
         sum_->bind(arena);
     }
 
-    /// Of weights and slots on this rank.
-    [[nodiscard]] std::size_t weight_sets() const noexcept { return workers_.size(); }
     void begin(std::uint64_t step) { front().begin(step); }
     /// A local gradient is a mean over the rows of its worker. One without rows leaves its weights and slots alone; its
     /// optimizer counts steps as all others do.

@@ -33,7 +33,6 @@ public:
     /// Twice as many arrivals as buckets fit, without an allocation.
     [[gnu::cold]] void expect_arrivals() { arrivals_.reserve(2 * buckets_); }
     [[gnu::cold]] void record(report::recorder* to) noexcept { recorder_ = to; }
-    [[nodiscard]] report::recorder* recorder() const noexcept { return recorder_; }
 
     void begin_step(std::uint64_t step) {
         const time now = clock::now();

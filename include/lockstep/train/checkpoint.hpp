@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/saving/observer.hpp"
 #include "lockstep/saving/save.hpp"
 #include "lockstep/saving/weight_file.hpp"
@@ -72,33 +73,35 @@ struct checkpoints<Plan, void> {
                                             from.path);
             });
             // Weights of a best epoch are a part of the state where the run had some.
-            auto best = std::exchange(core.best, {});
             const auto has = [&](std::string_view name) {
                 return std::ranges::any_of(from.file.tensors, [&](const auto& one) { return one.name == name; });
             };
             constexpr std::string_view mark = ".best";  // a parameter may be called so as well
-            if (std::ranges::any_of(from.file.tensors, [&](const auto& one) {
-                    return one.name.ends_with(mark) && has(one.name.substr(0, one.name.size() - mark.size()));
-                })) {
-                core.best.weights.resize(core.weights().size());
-                core.best.statistics.resize(core.observed.running().size());
-            }
-            // A state that depends on the number of steps changes before it can be compared: what fails then is final.
-            if (core.state_depends_on_steps) core.change.begin();
-            core.prepare_state(from.facts.at.steps);
-            const shown_state<Plan> state{core};
+            auto best = std::exchange(core.best, {});
+            std::optional<shown_state<Plan>> state;
             try {
+                if (std::ranges::any_of(from.file.tensors, [&](const auto& one) {
+                        return one.name.ends_with(mark) && has(one.name.substr(0, one.name.size() - mark.size()));
+                    })) {
+                    core.best.weights.resize(core.weights().size());
+                    core.best.statistics.resize(core.observed.running().size());
+                }
+                // A state that depends on the number of steps changes before it can be compared: what fails then is
+                // final.
+                if (core.state_depends_on_steps) core.change.begin();
+                core.prepare_state(from.facts.at.steps);
+                state.emplace(core);
                 if (core.state_depends_on_steps)
-                    saving::require_same_arrays(from, *state.layout);
+                    saving::require_same_arrays(from, *state->layout);
                 else
-                    saving::together(core.ranks, [&] { saving::require_same_arrays(from, *state.layout); });
+                    saving::together(core.ranks, [&] { saving::require_same_arrays(from, *state->layout); });
             } catch (...) {
                 core.best = std::move(best);
                 throw;
             }
             core.change.begin();
             try {
-                saving::restore(core.ranks, from, state.parts, *state.layout);
+                saving::restore(core.ranks, from, state->parts, *state->layout);
             } catch (const saving::agreed_error& failure) {
                 throw core::error{failure.what()};  // no trainer goes on with a part of a state
             }
@@ -108,26 +111,44 @@ struct checkpoints<Plan, void> {
         });
     }
 
-    /// `all`, `statistics`: of the whole network, on rank 0.
-    template <class T>
-    [[gnu::cold]] static void save_weights(engine<Plan>& core, const std::string& path, std::span<const T> all,
-                                           std::span<const T> statistics, const std::source_location& where) {
+    /// `gather` returns the weights of the whole network; collective where a rank does not have them.
+    template <class Gather>
+    [[gnu::cold]] static void save_weights(engine<Plan>& core, const std::string& path,
+                                           const std::source_location& where, const Gather& gather) {
+        using T = typename engine<Plan>::T;
         core.on_all_ranks("save_weights", where, [&] {
             core.ranks.end_together();  // all of them have come
+            std::vector<T> all;
+            constexpr bool is_collective = engine<Plan>::network::shards > 1 || engine<Plan>::has_worker_weights;
+            if constexpr (is_collective) all = gather();
             const saving::long_waits others{core.ranks};
             saving::together(core.ranks, [&] {
-                if (core.ranks.rank() == 0) saving::write_weights(path, names_of(core), all, statistics);
+                if (core.ranks.rank() != 0) return;
+                if constexpr (!is_collective) all = gather();
+                saving::write_weights(path, names_of(core), std::span<const T>{all},
+                                      std::span<const T>{core.observed.running()});
             });
         });
     }
-    template <class T>
-    [[gnu::cold]] static void read_weights(engine<Plan>& core, const std::string& path, std::span<T> all,
-                                           std::span<T> statistics, const std::source_location& where) {
+    /// Weights and running statistics of the whole network.
+    [[gnu::cold]] static auto read_weights(engine<Plan>& core, const std::string& path,
+                                           const std::source_location& where) {
+        using T = typename engine<Plan>::T;
+        using network = typename engine<Plan>::network;
+        std::pair<std::vector<T>, std::vector<T>> out;
         core.on_all_ranks("load_weights", where, [&] {
             core.ranks.end_together();
             const saving::long_waits others{core.ranks};
-            saving::together(core.ranks, [&] { saving::read_weights(path, names_of(core), all, statistics); });
+            saving::together(core.ranks, [&] {
+                core::with_memory("a copy of all weights", (network::parameters + network::statistics) * sizeof(T),
+                                  "use a machine with more memory, or fewer ranks on this one", [&] {
+                                      out.first.resize(network::parameters);
+                                      out.second.resize(network::statistics);
+                                  });
+                saving::read_weights(path, names_of(core), std::span{out.first}, std::span{out.second});
+            });
         });
+        return out;
     }
 
 private:

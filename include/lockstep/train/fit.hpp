@@ -196,8 +196,8 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     int stop_signal = 0;
     auto& made = core.totals.last_fit = {};
     while (left > 0) {
-        auto data_start = clock::now();
         core.strategy.begin(core.totals.steps);
+        auto data_start = clock::now();
         core.rows.whole(std::min(core.plan.batch, n - core.position), engine<Plan>::least_rows);
         const auto [x, y, count] = minibatches.take(core.epoch, core.position, core.samples);
         if constexpr (compares_orders)

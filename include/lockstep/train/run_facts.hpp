@@ -32,8 +32,6 @@ public:
     }
     ~owned_engine() { give_back(); }
 
-    /// Whether the trainer was not moved from.
-    [[nodiscard]] bool is_here() const noexcept { return engine_ != nullptr; }
     /// Throws core::error where the trainer was moved from.
     [[nodiscard]] engine<Plan>& operator*() const {
         if (engine_ == nullptr)

@@ -29,11 +29,12 @@
 namespace lockstep::train {
 
 /// Trains one network on all ranks of a communicator. Collective members say so: every rank calls them, in the same
-/// order. Allocates on construction, and where a minibatch brings other numbers of rows to a model partition; not in a
-/// step, but for the message in which a rank asks another one where it is when it has waited for it for 20 ms. Errors:
-/// core::error, on all ranks alike; a rank that fails tells the others, which throw comm::remote_failure. Each error
-/// but of files and of local queries ends with a line that says what the weights of its rank are (weights_state()):
-/// almost always those of the last complete step. On several ranks each later call but a local query throws it again.
+/// order. Allocates on construction; not in a step, but in compress::any and adaptive, where a minibatch brings other
+/// numbers of rows to a model partition, and for the message in which a rank asks another one where it is when it has
+/// waited for it for 20 ms. Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw
+/// comm::remote_failure. Each error but of files and of local queries ends with a line that says what the weights of
+/// its rank are (weights_state()): almost always those of the last complete step. On several ranks each later call but
+/// a local query throws it again.
 template <class Plan>
 class trainer : public stepping<Plan> {
     using core_type = engine<Plan>;
@@ -121,9 +122,7 @@ public:
     /// own. Collective then and in a model partition. Allocates.
     [[nodiscard]] std::vector<T> all_weights(
         const std::source_location& where = std::source_location::current()) const {
-        return look("all_weights", where, [&] {
-            return gather_weights<network>(std::span<const T>{whole_weights()}, core_->grid, core_->group);
-        });
+        return look("all_weights", where, [&] { return gathered(); });
     }
 
     /// Takes over what all_weights() and running_statistics() of a trainer with the same network gave, on any number of
@@ -148,17 +147,13 @@ public:
     /// Weights and running statistics by name, in a safetensors file: for load_weights(), ls::predictor and other
     /// programs. Written by rank 0, and there as a whole or not. Throws core::error on all ranks alike. Collective.
     void save_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
-        const auto all = all_weights(where);
-        with_files([&](auto files) {
-            files.save_weights(*core_, path, std::span<const T>{all}, running_statistics(), where);
-        });
+        with_files([&](auto files) { files.save_weights(*core_, path, where, [&] { return gathered(); }); });
     }
     /// The same from such a file, or from state.safetensors of a checkpoint: names, shapes and network have to be those
     /// of this trainer. Every rank reads it.
     void load_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
-        std::vector<T> all(network::parameters), statistics(network::statistics);
-        with_files([&](auto files) { files.read_weights(*core_, path, std::span{all}, std::span{statistics}, where); });
-        load_weights(all, statistics, where);
+        const auto read = with_files([&](auto files) { return files.read_weights(*core_, path, where); });
+        load_weights(read.first, read.second, where);
     }
 
     /// Remembers the epoch with the least loss on a validation set, and with `weights` those of now. Checkpoints have
@@ -173,12 +168,14 @@ public:
     [[nodiscard]] double best_loss() const { return core_->best.loss; }
     /// load_weights() of those that were remembered. Throws core::error where there are none. Collective.
     void load_best(const std::source_location& where = std::source_location::current()) {
-        const auto all = core_->on_all_ranks("load_best", where, [&] {
+        const auto kept = core_->on_all_ranks("load_best", where, [&] {
             if (core_->best.weights.empty())
                 core::fail("no weights of a best epoch are kept", "let remember_best() keep them first");
-            return gather_weights<network>(std::span<const T>{core_->best.weights}, core_->grid, core_->group);
+            return std::pair{
+                gather_weights<network>(std::span<const T>{core_->best.weights}, core_->grid, core_->group),
+                std::vector<T>{core_->best.statistics}};
         });
-        load_weights(all, std::vector<T>{core_->best.statistics}, where);
+        load_weights(kept.first, kept.second, where);
     }
 
     /// The running statistics of all layers, one after the other: the same on every rank. None for a network without
@@ -250,9 +247,13 @@ private:
     /// A look at the weights: collective where `looks_are_collective`, else local and possible after a failure.
     template <class F>
     auto look(const char* name, const std::source_location& where, const F& f) const {
-        if constexpr (shards > 1 || core_type::has_worker_weights) return core_->on_all_ranks(name, where, f);
+        if constexpr (trainer::looks_are_collective) return core_->on_all_ranks(name, where, f);
         const comm::watched_call here{core_->ranks.aborts(), name, where};
         return f();
+    }
+
+    [[nodiscard]] std::vector<T> gathered() const {
+        return gather_weights<network>(std::span<const T>{whole_weights()}, core_->grid, core_->group);
     }
 
     /// The network's forward walk, without training.

@@ -129,8 +129,6 @@ public:
         if (by_ != nullptr) by_->leave(call_);
     }
 
-    [[nodiscard]] const std::source_location& where() const noexcept { return call_.where; }
-
 private:
     watch* by_;
     call_record call_;

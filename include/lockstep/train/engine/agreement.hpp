@@ -95,7 +95,7 @@ template <class T, class Dataset>
     std::string_view remedy =
         "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has");
 
-/// How long a fit() is to run: a number of epochs, steps, .. (`unit`), for seconds the bits of a double.
+/// How long a fit() is to run: a number of epochs, steps, .. (`unit`), for seconds that number.
 struct fit_length {
     std::array<char, 24> unit{};
     std::uint64_t count = 0;

@@ -54,8 +54,7 @@ struct best_epoch {
     std::vector<T> weights{}, statistics{};
 };
 
-/// The parts of a trainer in the order in which they are made. Public to the trainer and to fit(), which are its only
-/// users.
+/// The parts of a trainer in the order in which they are made. Public to the headers of train/.
 template <class Plan>
 struct engine {
     using T = typename decltype(std::declval<Plan&>().precision)::type;
@@ -206,12 +205,11 @@ struct engine {
         const auto dy = run.output_gradient(here.rows);
         const auto scale = static_cast<T>(1.0 / static_cast<double>(here.samples));
         const label_element* const y = all + here.first_row * tensor::label_size<label>;
-        parallel::for_each(
-            team, here.rows.own().count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, loss_type, output>) {
-                const auto own = here.rows.own().blocks()[lane];
-                const auto [part, target] = of_rows<label>(out, y, own);
-                losses(here.first_lane + lane, 0) = plan.loss(part, target, dy.part(own.first, own.size()), scale);
-            });
+        parallel::for_each(team, here.rows.own().count(), [&](std::size_t lane) noexcept {
+            const auto own = here.rows.own().blocks()[lane];
+            const auto [part, target] = of_rows<label>(out, y, own);
+            losses(here.first_lane + lane, 0) = plan.loss(part, target, dy.part(own.first, own.size()), scale);
+        });
         const double rate = trial_rate ? *trial_rate : static_cast<double>(plan.schedule(step));
         losses.fill(2, rate);
         // Half a number more says on rank 0, which has the first lane, that the time is over.

@@ -52,12 +52,6 @@ template <tensor::Label Label, class T, class Output>
                      tensor::targets<Label, T>{y + rows.first * per_label, rows.size() * per_label}};
 }
 
-/// Whether a loss throws nothing, so that threads may compute it for lanes of their own.
-template <class T, class Loss, class Output>
-inline constexpr bool loss_is_quiet =
-    std::is_nothrow_invocable_v<const Loss&, tensor::batch<const T, Output>,
-                                tensor::targets<typename Loss::template label<Output>, T>, tensor::batch<T, Output>, T>;
-
 /// What a trainer lends for one call. `rows` is the deal of the last part afterwards.
 template <class T, class Network, class Label, class Plan>
 struct inference {
@@ -98,12 +92,11 @@ struct inference {
             const auto [x, y, count] =
                 brought.template read<Dataset>(set, std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
             const auto out = forward(x);
-            parallel::for_each(
-                team, lanes.count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, decltype(Plan::loss), output>) {
-                    const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
-                    sums(lane, 0) += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
-                    if constexpr (has_accuracy) sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
-                });
+            parallel::for_each(team, lanes.count(), [&](std::size_t lane) noexcept {
+                const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
+                sums(lane, 0) += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
+                if constexpr (has_accuracy) sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
+            });
             for (std::size_t lane = 0; lane < lanes.count() && sizeof...(Metrics) > 0; ++lane) {
                 const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
                 others.add(also, lane, part, target);

@@ -54,7 +54,8 @@ TEST_CASE("train/read_ahead: the minibatches that were begun, in their order, ea
 TEST_CASE("train/read_ahead: loops of a team that is in use elsewhere are run by the reading thread alone", "[train]") {
     std::vector<std::thread::id> who(4);
     const auto load = [&](std::uint64_t, std::size_t, bool) {
-        parallel::for_each({4}, who.size(), [&](std::size_t index) { who[index] = std::this_thread::get_id(); });
+        parallel::for_each({4}, who.size(),
+                           [&](std::size_t index) noexcept { who[index] = std::this_thread::get_id(); });
         return 0;
     };
     rooms two;
