@@ -80,7 +80,7 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--log", of.log,
                    "file for JSON lines: begin, steps, epochs, end; `lockstep-compare` puts such files side by side");
     app.add_option("--html", of.html,
-                   "file for a page of the run, written anew after epochs and at the end: curves, time, memory, the recipe");
+                   "file for a page of the run, written after epochs and at the end: curves, time, memory, the recipe");
     app.add_option("--tensorboard", of.tensorboard,
                    "folder for event files, a folder for each run; look at them with `tensorboard --logdir FOLDER`");
     app.add_option("--report", of.report, "file for the final report as JSON");

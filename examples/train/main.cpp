@@ -285,7 +285,7 @@ void describe(CLI::App& app, example::options& of) {
                    "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one");
     add_path("--report", of.report, "file for the final report as JSON");
     add_path("--html", of.html,
-             "file for a page of the run, written anew after epochs and at the end: curves, time, memory, the recipe; with "
+             "file for a page of the run, written after epochs and at the end: curves, time, memory, the recipe; with "
              "--timeline a recorded step");
     add_path("--tensorboard", of.tensorboard,
                    "folder for event files, a folder for each run; look at them with `tensorboard --logdir FOLDER`");

@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
 
         const ls::data::digits training{.count = 3'200}, held_out{.count = 500, .first = 1'000'000};
         const ls::until_epoch end{argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 2};
-        if (end.count == 0) throw ls::core::error{"the number of epochs is not a number from 1 on", "write 2, for example"};
+        if (end.count == 0) throw ls::core::error{"the number of epochs is none", "write 1 or more"};
         if (folder.empty()) trainer.fit(training, end, ls::validate{held_out}, ls::progress{std::cout, 30});
         else trainer.fit(training, end, ls::validate{held_out}, ls::progress{std::cout, 30}, ls::checkpoint{folder, 25, 2});
 

@@ -16,7 +16,10 @@ const ort = require('onnxruntime-node');
     const y = (await session.run({[about.name]: new ort.Tensor('float32', x, [x.length / size, ...sample])}))[session.outputNames[0]].data;
     if (y.length !== expected.length) throw new Error(`${name}: ${y.length} outputs, not ${expected.length}`);
     let error = 0, most = 0;
-    for (let i = 0; i < y.length; i++) { const off = Math.abs(y[i] - expected[i]); error = Math.max(error, off); most = Math.max(most, Math.abs(expected[i])); }
+    for (let i = 0; i < y.length; i++) {
+      error = Math.max(error, Math.abs(y[i] - expected[i]));
+      most = Math.max(most, Math.abs(expected[i]));
+    }
     console.log(`${name}: error ${(error / most).toExponential(1)} of the largest output`);
     if (!(error / most <= tolerance)) failed = true;
   }

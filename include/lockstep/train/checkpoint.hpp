@@ -119,12 +119,11 @@ struct checkpoints<Plan, void> {
         core.on_all_ranks("save_weights", where, [&] {
             core.ranks.end_together();  // all of them have come
             std::vector<T> all;
-            constexpr bool is_collective = engine<Plan>::network::shards > 1 || engine<Plan>::has_worker_weights;
-            if constexpr (is_collective) all = gather();
+            if constexpr (engine<Plan>::looks_are_collective) all = gather();
             const saving::long_waits others{core.ranks};
             saving::together(core.ranks, [&] {
                 if (core.ranks.rank() != 0) return;
-                if constexpr (!is_collective) all = gather();
+                if constexpr (!engine<Plan>::looks_are_collective) all = gather();
                 saving::write_weights(path, names_of(core), std::span<const T>{all},
                                       std::span<const T>{core.observed.running()});
             });

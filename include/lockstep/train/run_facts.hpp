@@ -65,7 +65,7 @@ class run_facts {
 
 public:
     /// Whether all ranks have to look at the weights together: weights_hash(), all_weights().
-    static constexpr bool looks_are_collective = shards > 1 || core_type::has_worker_weights;
+    static constexpr bool looks_are_collective = core_type::looks_are_collective;
 
     /// What the weights on this rank are, also after a failure: those after how many steps, and whether they can be
     /// used.

@@ -122,7 +122,7 @@ public:
     /// own. Collective then and in a model partition. Allocates.
     [[nodiscard]] std::vector<T> all_weights(
         const std::source_location& where = std::source_location::current()) const {
-        return look("all_weights", where, [&] { return gathered(); });
+        return look("all_weights", where, [&] { return gathered(whole_weights()); });
     }
 
     /// Takes over what all_weights() and running_statistics() of a trainer with the same network gave, on any number of
@@ -147,7 +147,8 @@ public:
     /// Weights and running statistics by name, in a safetensors file: for load_weights(), ls::predictor and other
     /// programs. Written by rank 0, and there as a whole or not. Throws core::error on all ranks alike. Collective.
     void save_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
-        with_files([&](auto files) { files.save_weights(*core_, path, where, [&] { return gathered(); }); });
+        with_files(
+            [&](auto files) { files.save_weights(*core_, path, where, [&] { return gathered(whole_weights()); }); });
     }
     /// The same from such a file, or from state.safetensors of a checkpoint: names, shapes and network have to be those
     /// of this trainer. Every rank reads it.
@@ -171,9 +172,7 @@ public:
         const auto kept = core_->on_all_ranks("load_best", where, [&] {
             if (core_->best.weights.empty())
                 core::fail("no weights of a best epoch are kept", "let remember_best() keep them first");
-            return std::pair{
-                gather_weights<network>(std::span<const T>{core_->best.weights}, core_->grid, core_->group),
-                std::vector<T>{core_->best.statistics}};
+            return std::pair{gathered(core_->best.weights), std::vector<T>{core_->best.statistics}};
         });
         load_weights(kept.first, kept.second, where);
     }
@@ -247,13 +246,14 @@ private:
     /// A look at the weights: collective where `looks_are_collective`, else local and possible after a failure.
     template <class F>
     auto look(const char* name, const std::source_location& where, const F& f) const {
-        if constexpr (trainer::looks_are_collective) return core_->on_all_ranks(name, where, f);
+        if constexpr (core_type::looks_are_collective) return core_->on_all_ranks(name, where, f);
         const comm::watched_call here{core_->ranks.aborts(), name, where};
         return f();
     }
 
-    [[nodiscard]] std::vector<T> gathered() const {
-        return gather_weights<network>(std::span<const T>{whole_weights()}, core_->grid, core_->group);
+    /// The weights of the whole network, of those of this rank. Collective in a model partition.
+    [[nodiscard]] std::vector<T> gathered(std::span<const T> own) const {
+        return gather_weights<network>(own, core_->grid, core_->group);
     }
 
     /// The network's forward walk, without training.

@@ -74,6 +74,7 @@ struct engine {
     using method = typename types::method;
     using strategy_type = typename decltype(std::declval<Plan&>().sync)::template strategy<types>;
     static constexpr bool has_worker_weights = sync::has_worker_weights<strategy_type>;
+    static constexpr bool looks_are_collective = shards > 1 || has_worker_weights;  // at all weights
     using walks_type = std::conditional_t<has_worker_weights, worker_walks, single_walk>;
     using clock = std::chrono::steady_clock;
 
