@@ -29,12 +29,11 @@
 namespace lockstep::train {
 
 /// Trains one network on all ranks of a communicator. Collective members say so: every rank calls them, in the same
-/// order. Allocates on construction; not in a step, but in compress::any and adaptive, where a minibatch brings other
-/// numbers of rows to a model partition, and for the message in which a rank asks another one where it is when it has
-/// waited for it for 20 ms. Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw
-/// comm::remote_failure. Each error but of files and of local queries ends with a line that says what the weights of
-/// its rank are (weights_state()): almost always those of the last complete step. On several ranks each later call but
-/// a local query throws it again.
+/// order. Allocates on construction; in a step in compress::any and adaptive, where rows of a model partition change in
+/// number, and for a question to a rank that was waited for 20 ms. Errors: core::error, on all ranks alike; a rank that
+/// fails tells the others, which throw comm::remote_failure. Each error but of files and of local queries ends with a
+/// line that says what the weights of its rank are (weights_state()): almost always those of the last complete step. On
+/// several ranks each later call but a local query throws it again.
 template <class Plan>
 class trainer : public stepping<Plan> {
     using core_type = engine<Plan>;
