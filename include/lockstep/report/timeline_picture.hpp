@@ -97,15 +97,19 @@ struct overlap {
 /// Of the bars, by CSS class. All can be told apart without red and green, on paper by their hatching too, and on a
 /// dark page.
 constexpr std::string_view style = R"svg(<style>
-text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-size:15px}.n{fill:#5a5a5a}.m{text-anchor:middle}
+text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-size:15px}.n{fill:#5a5a5a}
+.m{text-anchor:middle}
 .i{text-anchor:middle;fill:#fff}.o{text-anchor:middle;fill:#a03c00}
 .page{fill:#fff}.grid{stroke:#ddd}rect.k{stroke:#fff;stroke-width:.4}
-.data{fill:#c9ab6c}.forward{fill:#9cc3e8}.loss{fill:#e6b800}.backward{fill:#2f5f98}.update{fill:#8a63b3}.poll{fill:#b5b5b5}
-.wait{fill:#fff;stroke:#d55e00}.hidden{fill:#00795a}.exposed{fill:#c84f00}.hatch{stroke:#000;stroke-width:2;stroke-opacity:.22}
+.data{fill:#c9ab6c}.forward{fill:#9cc3e8}.loss{fill:#e6b800}.backward{fill:#2f5f98}.update{fill:#8a63b3}
+.poll{fill:#b5b5b5}
+.wait{fill:#fff;stroke:#d55e00}.hidden{fill:#00795a}.exposed{fill:#c84f00}
+.hatch{stroke:#000;stroke-width:2;stroke-opacity:.22}
 @media (prefers-color-scheme:dark){text{fill:#ddd}.n{fill:#a0a0a0}.i{fill:#fff}.o{fill:#ffa35c}.m.b{fill:#222}
 .page,.wait{fill:#16191e}.grid{stroke:#363b43}rect.k{stroke:#16191e}}
 </style>
-<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M0 0V6"/></pattern>
+<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<path class="hatch" d="M0 0V6"/></pattern>
 )svg";
 [[nodiscard, gnu::cold]] inline std::string_view css_class(activity what) {
     constexpr std::string_view names[] = {"data", "forward", "loss", "backward", "update",
