@@ -19,7 +19,8 @@ static void *piece(size_t size) {
     size = (size + 4095) & ~(size_t)4095;
     if (next == NULL || (size_t)(end - next) < size) {
         char *all = map(NULL, chunk + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (all == MAP_FAILED) return all;
+        // Limits may refuse so much, and a page may still be had.
+        if (all == MAP_FAILED) return map(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         next = (char *)(((uintptr_t)all + huge_page - 1) & ~(uintptr_t)(huge_page - 1));
         end = next + chunk;
         madvise(next, chunk, MADV_HUGEPAGE);

@@ -17,7 +17,7 @@
     defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
     (defined(__GCC_IEC_559) && __GCC_IEC_559 == 0)
 #error lockstep: -ffast-math, -Ofast and their parts remove the checks for NaN and change the bits of \
-    weights; compile without them
+weights; compile without them
 #endif
 
 namespace lockstep::core {
