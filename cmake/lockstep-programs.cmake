@@ -48,7 +48,7 @@ set(lockstep_test_environment OMP_WAIT_POLICY=passive)
 set(lockstep_case_seconds 120)
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_program INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  # Points-to analysis takes half of the time there. Not by the preset: other compilers do not know the option.
+  # Points-to analysis takes 40 % of the time there. Not by the preset: other compilers do not know the option.
   target_compile_options(lockstep_program INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-tree-pta>)
   if(LOCKSTEP_SANITIZE MATCHES "address")
     # Unrolled kernels with a check written out for each access take twice as long to compile as with a call for each.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preloaded into compilers by scripts/huge_pages: their memory, and the precompiled header they map, lies on transparent huge pages. In virtual
-// machines the first access to a page of 4 KiB takes 8 to 16 us, and a compiler makes 100,000 and more of them.
+// Preloaded into compilers by scripts/huge_pages: their memory, and the precompiled header they map, lies on transparent
+// huge pages. In a virtual machine the first access to a page of 4 KiB can take 8 to 16 us, and a compiler makes 100,000
+// of them.
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <sys/mman.h>
@@ -18,9 +19,10 @@ static void *piece(size_t size) {
     static char *next, *end;
     size = (size + 4095) & ~(size_t)4095;
     if (next == NULL || (size_t)(end - next) < size) {
-        char *all = map(NULL, chunk + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+        char *all = map(NULL, chunk + huge_page, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, -1, 0);
         // Limits may refuse so much, and a page may still be had.
-        if (all == MAP_FAILED) return map(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (all == MAP_FAILED) return map(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
         next = (char *)(((uintptr_t)all + huge_page - 1) & ~(uintptr_t)(huge_page - 1));
         end = next + chunk;
         madvise(next, chunk, MADV_HUGEPAGE);
@@ -49,7 +51,8 @@ static void *copy(void *address, size_t size, int protection, int flags, int fil
 
 void *mmap(void *address, size_t size, int protection, int flags, int file, off_t offset) {
     const int writable = PROT_READ | PROT_WRITE;
-    if (protection == writable && flags == (MAP_PRIVATE | MAP_ANONYMOUS) && address == NULL && size <= chunk) return piece(size);
+    if (protection == writable && flags == (MAP_PRIVATE | MAP_ANONYMOUS) && address == NULL && size <= chunk)
+        return piece(size);
     if (protection == writable && flags == MAP_PRIVATE && address != NULL && size >= huge_page)
         return copy(address, size, protection, flags, file, offset);
     return map(address, size, protection, flags, file, offset);
