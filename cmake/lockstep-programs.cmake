@@ -44,8 +44,8 @@ endif()
 # Warnings and sanitizers: every program of this repository links it.
 add_library(lockstep_program INTERFACE)
 target_link_libraries(lockstep_program INTERFACE lockstep_warnings)
-# A program that was not started by mpirun starts a daemon of Open MPI, for processes that it could spawn; and all of
-# them look for fabrics, where there are none. The suite has several hundred jobs, of which each would lose 0.2 s to either.
+# A program that was not started by mpirun starts a daemon of Open MPI, for processes that it could spawn, and all of
+# them look for fabrics where there are none: 0.2 s for either, in several hundred jobs. harness/default_start has both.
 set(lockstep_test_environment OMP_WAIT_POLICY=passive OMPI_MCA_ess_singleton_isolated=1)
 file(GLOB fabrics /dev/infiniband/* /dev/hfi1* /dev/ipath* /dev/kgni* /dev/cxi*)
 if(NOT fabrics)
