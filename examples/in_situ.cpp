@@ -5,7 +5,9 @@
 //     mpirun -n 4 in_situ [rounds] [folder] [milliseconds]
 // With a folder the run is saved there at its end, also where SIGUSR1 ends it, and goes on from there the next time, on
 // any number of ranks.
+#include <fcntl.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -113,8 +115,15 @@ public:
         file.write(reinterpret_cast<const char*>(&round), sizeof round);
         file.write(reinterpret_cast<const char*>(plate_rows.data()),
                    static_cast<std::streamsize>(plate_rows.size() * sizeof(float)));
-        if (!file.flush() || std::rename((path + ".part").c_str(), path.c_str()) != 0)
+        // The old plate stays until the new one is on the disk.
+        if (!file.flush() || !is_on_disk(path + ".part") || std::rename((path + ".part").c_str(), path.c_str()) != 0)
             throw std::runtime_error{path + " cannot be written"};
+    }
+    static bool is_on_disk(const std::string& path) {
+        const int file = ::open(path.c_str(), O_RDONLY);
+        const bool done = file >= 0 && ::fsync(file) == 0;
+        if (file >= 0) ::close(file);
+        return done;
     }
     bool load(const std::string& path, std::uint64_t& round) {
         std::vector<float> all(rank_ == 0 ? height * width : 0);

@@ -18,6 +18,7 @@
 #include "lockstep/report/tensorboard.hpp"
 #include "lockstep/report/whole_file.hpp"
 #include "lockstep/train/checkpoint.hpp"
+#include "same_folder.hpp"
 
 namespace example {
 
@@ -117,11 +118,7 @@ private:
 /// job that is put back into the queue.
 [[nodiscard]] inline bool goes_on(const boost::mpi::communicator& world, const std::string& resume,
                                   const std::string& checkpoint) {
-    const auto name = [](std::string path) {
-        while (path.size() > 1 && path.back() == '/') path.pop_back();
-        return path;
-    };
-    if (resume.empty() || name(resume) != name(checkpoint)) return !resume.empty();
+    if (resume.empty() || !is_same_folder(resume, checkpoint)) return !resume.empty();
     bool is_there = true;
     try {
         is_there = world.rank() != 0 || ls::saving::exists_in(resume);

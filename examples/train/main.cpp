@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "../same_folder.hpp"
 #include "../whole_number.hpp"
 #include "lockstep/comm/program.hpp"
 #include "lockstep/core/error.hpp"
@@ -44,9 +45,10 @@ void interpret(example::options& of, const F& given) {
         const auto colon = whole.find(':');
         return std::pair{whole.substr(0, colon), colon == std::string::npos ? std::string{} : whole.substr(colon + 1)};
     };
-    if (!of.resume.empty() && !of.load_weights.empty())
+    if (!of.resume.empty() && !of.load_weights.empty() && !example::is_same_folder(of.resume, of.checkpoint))
         throw error{"--resume and --load-weights were both given: a resumed run has the weights of its checkpoint",
-                    "leave one of them out"};
+                    "leave one of them out, or give --checkpoint the folder of --resume: then its first start loads "
+                    "them"};
     const auto [partition, shards] = cut(of.partition);
     const std::string partitions = "data, model:M or hybrid:M, M = shards of each dense layer, for example hybrid:2";
     if (partition == "model" || partition == "hybrid")
@@ -112,15 +114,14 @@ void interpret(example::options& of, const F& given) {
                          " is compiled for momentum, without compression or clipping and for whole layers"),
                     "leave --compress, --optimizer, --sync, --clip and --partition out"};
     if (has_workers_momentum || has_frozen_variance) {
-        for (const char* option : {"--optimizer", "--weight-decay"})
-            if (given(option))
-                throw error{text(option, " was given with --compress ", of.compress,
-                                 ", which is an optimizer of its own, without weight decay"),
-                            "leave it out"};
+        if (given("--optimizer"))
+            throw error{
+                text("--optimizer was given with --compress ", of.compress, ", which is an optimizer of its own"),
+                "leave it out"};
         if (has_frozen_variance && std::isfinite(of.clip))
             throw error{text("--clip with --compress ", of.compress, ", whose sums are momenta"), "leave it out"};
         of.optimizer = has_frozen_variance ? "one_bit_adam" : "deep_gradient";
-        of.weight_decay = 0;
+        if (!given("--weight-decay")) of.weight_decay = 0;
     } else if (of.optimizer != "momentum" && !is_plain) {
         throw error{text("--optimizer ", of.optimizer, " is compiled without compression"),
                     "leave --compress out, or take momentum"};
@@ -225,7 +226,9 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--momentum", of.momentum,
                    "of Nesterov's method, of lars, or of each worker with --compress dgc")
         ->check(any_number)->capture_default_str();
-    app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases")
+    app.add_option("--weight-decay", of.weight_decay,
+                   "L2 penalty on weights, not on biases; with --compress dgc outside of the momentum, with onebitadam "
+                   "decoupled, and 0 if not given")
         ->check(any_number)->capture_default_str();
     app.add_option("--dropout", of.dropout, "probability that a hidden unit is left out in training")
         ->check(any_number)->capture_default_str();
@@ -258,8 +261,8 @@ void describe(CLI::App& app, example::options& of) {
         ->transform(example::whole_number(1))->capture_default_str();
     add_path(
         "--checkpoint", of.checkpoint,
-        "folder for checkpoints, from which any number of ranks can go on with the same bits (with --compress or "
-        "--sync local: with the same --workers, not 0); the newest two stay");
+        "folder for checkpoints, from which any number of ranks can go on with the same bits (where --compress or "
+        "--sync local has workers, with those of the checkpoint); the newest two stay");
     app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")
         ->transform(example::whole_number(1))->capture_default_str();
     add_path("--resume", of.resume,
@@ -277,7 +280,8 @@ void describe(CLI::App& app, example::options& of) {
         ->needs("--resume");
     add_path("--save-weights", of.save_weights, "safetensors file for the weights at the end");
     add_path("--load-weights", of.load_weights,
-                   "begin with the weights of such a file, or of state.safetensors of a checkpoint");
+                   "begin with the weights of such a file, or of state.safetensors of a checkpoint; a run that is "
+                   "resumed from its own --checkpoint folder keeps those of the checkpoint");
     add_path("--csv", of.csv, "file for a line of numbers after each step");
     add_path("--log", of.log,
                    "file for JSON lines: begin, steps, epochs, end; `lockstep-compare` puts such files side by side");

@@ -153,8 +153,9 @@ int fit(const chosen_files& files, const Plan& plan) {
         trainer.resume(of.resume, of.may_change);
         if (world.rank() == 0 && !of.quiet)
             ls::report::print(std::cout, ls::core::text("goes on after step ", trainer.report().steps, "\n"));
+    } else if (!of.load_weights.empty()) {
+        trainer.load_weights(of.load_weights);
     }
-    if (!of.load_weights.empty()) trainer.load_weights(of.load_weights);
     if (of.steps > 0)
         trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, checkpoints, timeline, logs);
     else
@@ -182,6 +183,9 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
         of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
     std::optional<std::chrono::duration<double>> timeout;
     if (of.timeout >= 0) timeout = std::chrono::duration<double>{of.timeout};
+    // What goes on from a checkpoint has its workers.
+    const std::size_t workers =
+        of.workers == 0 && goes_on(world, of.resume, of.checkpoint) ? ls::workers_in(world, of.resume) : of.workers;
     const auto plan_for = [&](auto partition) {
         return ls::plan{.model = net,
                         .loss = ls::loss::softmax_cross_entropy{},
@@ -197,7 +201,7 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
                         .factors = factors,
                         .batch = of.batch,
                         .lanes = of.lanes,
-                        .workers = of.workers,
+                        .workers = workers,
                         .seed = of.seed,
                         .threads = of.threads,
                         .progress_thread = of.progress == "thread",
@@ -244,10 +248,12 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
         if (const auto* one = std::get_if<with_momentum_of_workers>(&compressor))
             return with<1>(
                 files, net,
-                ls::optim::deep_gradient{.momentum = of.momentum, .clip = std::isfinite(of.clip) ? of.clip : 0},
+                ls::optim::deep_gradient{.momentum = of.momentum,
+                                         .clip = std::isfinite(of.clip) ? of.clip : 0,
+                                         .decay = of.weight_decay},
                 one->compressor, every, unclipped);
         if (const auto* one = std::get_if<with_frozen_variance>(&compressor))
-            return with<1>(files, net, ls::optim::one_bit_adam{.warm_up = one->warm_up}, one->compressor, every,
+            return with<1>(files, net, ls::optim::one_bit_adam{.warm_up = one->warm_up, .decay = of.weight_decay}, one->compressor, every,
                            unclipped);
         if (const auto* one = std::get_if<ls::compress::adaptive>(&compressor)) {
             auto telling = *one;

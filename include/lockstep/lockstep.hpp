@@ -75,6 +75,7 @@
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/adamw.hpp"
 #include "lockstep/optim/deep_gradient.hpp"
+#include "lockstep/optim/freeze.hpp"
 #include "lockstep/optim/lamb.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/optim/lion.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages without indices.
-// build error: lockstep: sparse_sum goes around a compressor that sends indices and values; write sparse_sum\{compress::top_k\{\.ratio = 0\.01\}\}, with error_feedback inside or around it
+// build error: lockstep: sparse_sum goes around a compressor that sends indices and values, and around no other sparse_sum; write sparse_sum\{compress::top_k\{\.ratio = 0\.01\}\}, with error_feedback inside or around it
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/compress/quantize.hpp"

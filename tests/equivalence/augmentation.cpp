@@ -2,10 +2,16 @@
 // ranks: 3
 // Augmented pictures are those of (number, seed, epoch): the same bits on any number of ranks, read when they are
 // wanted or ahead of it.
+#include <atomic>
 #include <bit>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "equivalence/support.hpp"
@@ -51,6 +57,46 @@ struct validating {
     void on_step(Trainer& trainer, const ls::report::step_event& event) {
         losses.push_back(std::bit_cast<std::uint64_t>(event.loss));
         if (event.step % 3 == 0) losses.push_back(std::bit_cast<std::uint64_t>(trainer.evaluate(augmented).loss));
+    }
+};
+/// Sees whether two threads read at a time.
+struct slow_set {
+    using inner = std::remove_const_t<decltype(plain)>;
+    using sample = inner::sample;
+    using label = inner::label;
+    std::atomic<int>* readers;
+    std::atomic<bool>* overlapped;
+    [[nodiscard]] std::size_t size() const { return plain.size(); }
+    template <class T>
+    void read(std::span<const std::uint64_t> rows, ls::tensor::batch<T, sample> x,
+              std::span<ls::tensor::label_element<label, T>> y) const {
+        if (readers->fetch_add(1) != 0) *overlapped = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds{30});
+        plain.read(rows, x, y);
+        readers->fetch_sub(1);
+    }
+};
+struct evaluating {
+    static constexpr bool on_every_rank = true;
+    const slow_set& set;
+    template <class Trainer>
+    void on_step(Trainer& trainer, const ls::report::step_event& event) {
+        if (event.step == 1) (void)trainer.evaluate(set);
+    }
+    template <class Trainer>
+    void on_epoch(Trainer& trainer, const ls::report::epoch_event&) {
+        (void)trainer.evaluate(set);
+    }
+    template <class Trainer>
+    void on_end(Trainer& trainer, const ls::report::totals&) {
+        (void)trainer.evaluate(set);
+    }
+};
+/// As a handler of a signal does.
+struct asking {
+    static constexpr bool sees_weights = false;
+    void on_step(const ls::report::step_event& event) const {
+        if (event.step == 6) ls::core::stop_request::ask(SIGUSR1);
     }
 };
 template <class Ranks, class Set>
@@ -99,6 +145,17 @@ TEST_CASE("equivalence/augmentation: a fit in pieces is a fit in one, read ahead
         trainer.fit(augmented, ls::steps{3});
         CHECK(trainer.weights_hash() == whole.weights_hash());
     }
+}
+
+TEST_CASE("equivalence/augmentation: what is read ahead is read while nobody else reads", "[equivalence]") {
+    std::atomic<int> readers = 0;
+    std::atomic<bool> overlapped = false;
+    const slow_set set{&readers, &overlapped};
+    ls::trainer trainer{ls::comm::group{}, recipe(true)};
+    CHECK_THROWS_AS(trainer.fit(set, ls::epochs{2}, ls::validate{set}, evaluating{set}, asking{}), ls::interrupted);
+    ls::core::stop_request::ask(0);
+    CHECK(trainer.report().steps == 7);
+    CHECK_FALSE(overlapped);
 }
 
 TEST_CASE("equivalence/augmentation: evaluation sees no augmentation", "[equivalence]") {

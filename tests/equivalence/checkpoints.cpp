@@ -125,6 +125,34 @@ TEST_CASE("a delayed run with a compressor for both ways goes on after a checkpo
     check_run(make, {{3, 1, 4}, {4, 3, 2}}, 2);  // ranks share workers
 }
 
+TEST_CASE("a run that left its workers to the number of ranks goes on with them on another one", "[saving]") {
+    const shared_folder folder;
+    const auto make = [](std::size_t workers) {
+        auto out = recipe(machine{}, ls::optim::adam{},
+                          ls::compress::two_sided{ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.1}}},
+                          ls::sync::delayed{});
+        out.workers = workers;
+        return out;
+    };
+    std::uint64_t expected = 0;
+    on_groups({3}, [&](const mpi::communicator& group) {
+        CHECK(ls::workers_in(group, folder.path) == 0);
+        ls::trainer trainer{group, make(0)};
+        trainer.fit(training.set(), ls::until_step{6});
+        (void)trainer.save(folder.path);
+        trainer.fit(training.set(), ls::until_step{11});
+        expected = trainer.state_hash();
+    });
+    on_groups({2}, [&](const mpi::communicator& group) {
+        const std::size_t workers = ls::workers_in(group, folder.path);
+        CHECK(workers == 3);
+        ls::trainer trainer{group, make(workers)};
+        trainer.resume(folder.path);
+        trainer.fit(training.set(), ls::until_step{11});
+        CHECK(trainer.state_hash() == expected);
+    });
+}
+
 TEST_CASE("local SGD goes on after a checkpoint", "[saving]") {
     const auto make = [](const machine& on) {
         return recipe(on, ls::optim::momentum{.beta = 0.9}, ls::compress::none{},

@@ -412,6 +412,10 @@ TEST_CASE("equivalence/local_sgd: memory and bytes count all workers, and the su
             CHECK(sent[static_cast<std::size_t>(step)] - sent[static_cast<std::size_t>(step) - 1] == losses_alone);
         CHECK(sent[4] - sent[3] == losses_alone + n);  // half of the sums and half of the mean
     });
+    on_groups({6}, [](const mpi::communicator& group) {
+        ls::trainer trainer{group, recipe({.period = 4}, 4, {.transport = ls::transport::messages})};
+        CHECK(ls::summary(trainer).find("\n              ranks of each: 0-1, 2-3, 4, 5\n") != std::string::npos);
+    });
 }
 
 TEST_CASE("equivalence/local_sgd: what cannot be is refused on all ranks, and no rank waits for one that has failed",

@@ -2,6 +2,7 @@
 // ranks: 8
 // step() on whatever rows each rank has, also none: the update is that of one rank with all of them.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <vector>
@@ -109,15 +110,23 @@ TEST_CASE("equivalence/uneven: a row on a rank with one row weighs as much as on
     });
 }
 
-TEST_CASE("equivalence/uneven: a step without a row on any rank is an error on all of them", "[equivalence]") {
+TEST_CASE("equivalence/uneven: a step without a row on any rank is an error on all of them, and the trainer goes on",
+          "[equivalence]") {
     on_1_2_3_4_8([](const mpi::communicator& group) {
-        ls::trainer trainer{group, recipe(8)};
+        ls::trainer trainer{group, recipe(8)}, other{group, recipe(8)};
         const auto before = trainer.local_hash();
         const samples<double>::part none;
-        CHECK_THROWS_WITH(
-            trainer.step(none.x, none.y),
-            Catch::Matchers::Contains(
-                "lockstep: no rank brought a sample to this step; call step() with at least one row on some rank\n"));
-        CHECK(trainer.local_hash() == before);
+        const auto mine = group.rank() == group.size() - 1 ? all.rows(0, 1) : none;
+        for (int round = 0; round < 2; ++round) {
+            CHECK_THROWS_WITH(
+                trainer.step(none.x, none.y),
+                "lockstep: no rank brought a sample to this step; call step() with at least one row on some rank");
+            CHECK_THROWS_WITH(trainer.step_for(std::chrono::seconds{1}, none.x, none.y),
+                              Catch::Matchers::StartsWith("lockstep: no rank brought a sample to this step"));
+            if (round == 0) CHECK(trainer.local_hash() == before);
+            trainer.step(mine.x, mine.y);
+            other.step(mine.x, mine.y);
+            CHECK(trainer.state_hash() == other.state_hash());
+        }
     });
 }

@@ -65,6 +65,17 @@ struct failing_observer {
     }
 };
 
+/// The last rank is told to end while rank 0 has work of its own after the same step: the next one takes long.
+struct late_signal {
+    static constexpr bool on_every_rank = true;
+    int rank, ranks;
+    void on_step(const ls::report::step_event& event) const {
+        if (event.step != 3) return;
+        if (rank == ranks - 1) std::raise(SIGTERM);
+        if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1500});
+    }
+};
+
 int fail(const boost::mpi::communicator& world, const std::string& name, const std::string& files) {
     const auto rank = world.rank();
     const bool is_fault = name == "fault";
@@ -151,7 +162,9 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
         }
         return 0;
     }
-    if (!files.empty())
+    if (name == "late_signal")
+        trainer.fit(samples{name, rank}, ls::epochs{3}, late_signal{rank, world.size()});
+    else if (!files.empty())
         trainer.fit(ls::data::mnist{files}, ls::epochs{1});
     else
         trainer.fit(samples{name, rank}, ls::epochs{3}, failing_observer{name});

@@ -26,6 +26,7 @@
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/optim/one_bit_adam.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/factors.hpp"
 #include "lockstep/sync/local_sgd.hpp"
 
@@ -228,6 +229,17 @@ TEST_CASE("training/allocations: nor with workers that have weights of their own
         });
         CHECK(fit == 0);
     }
+}
+
+TEST_CASE("training/allocations: nor with gradients of the step before", "[training]") {
+    const auto fit = least_of([&] {
+        ls::trainer trainer{
+            mpi::communicator{},
+            ls::plan{
+                .model = net, .loss = ls::loss::softmax_cross_entropy{}, .sync = ls::sync::delayed{}, .batch = 16}};
+        trainer.fit(all.set(), ls::steps{warm_up + counted + 1}, counter{});
+    });
+    CHECK(fit == 0);
 }
 
 TEST_CASE("training/allocations: all ranks hear of one that cannot gather the weights", "[training]") {

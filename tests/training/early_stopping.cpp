@@ -98,6 +98,32 @@ TEST_CASE("a run that gets no better ends with its best weights", "[training]") 
                       Catch::Contains("name validate{set} before it"));
 }
 
+/// The accuracies.
+struct accuracies {
+    std::vector<double> all;
+    void on_epoch(const ls::report::epoch_event& event) { all.push_back((*event.test)["accuracy"]); }
+    static constexpr bool on_every_rank = true;
+};
+
+TEST_CASE("a metric that has to rise ends a run, too", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, recipe(0.3)};
+    accuracies seen;
+    ls::early_stopping stop{.patience = 2, .monitor = "accuracy", .larger_is_better = true};
+    trainer.fit(training.set(), ls::epochs{40}, ls::validate{test.set()}, seen, stop);
+    std::size_t best = 0, end = 0;
+    for (; end < seen.all.size() && end <= best + 2; ++end)
+        if (seen.all[end] > seen.all[best]) best = end;
+    REQUIRE(seen.all.size() < 40);
+    CHECK(seen.all.size() == best + 3);
+    CHECK(stop.best_epoch == best + 1);
+    CHECK(stop.best_loss == -seen.all[best]);
+    CHECK(*trainer.evaluate(test.set()).accuracy == seen.all[best]);
+    CHECK_THROWS_WITH(
+        trainer.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{.monitor = "recall"}),
+        Catch::Contains("recall"));
+}
+
 /// What each epoch had, and how often it came.
 struct epochs_seen {
     static constexpr bool on_every_rank = true;

@@ -66,8 +66,9 @@ private:
     std::size_t rank_;
 };
 
-/// Signals that ask a program to end. A run stops after its step (core/stop_request.hpp). Where none listens, or a step
-/// does not end, the rank says where it is and goes: `mpirun` sends SIGTERM to all when one was killed.
+/// Signals that ask a program to end. A run stops after its step (core/stop_request.hpp). Where none listens, the rank
+/// says where it is and goes. Where a step takes long it says so and stays, for it may wait for a rank that is busy:
+/// `mpirun` sends SIGTERM to all when one was killed, and a second later ends them. A second SIGTERM ends it as well.
 class last_words {
     static constexpr int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
 
@@ -110,7 +111,8 @@ private:
     [[gnu::cold]] static void ask(int number) {
         const int reason = errno;
         using request = core::stop_request;
-        const bool again = number == SIGINT && request::signal() == SIGINT;
+        const bool again =
+            number == request::signal() && (number == SIGINT || (number == SIGTERM && request::is_late()));
         if (again || !(request::is_heard() || request::is_stopping())) return say(number);
         request::ask(number);
         if (number == SIGTERM && !request::is_stopping()) look_soon();
@@ -118,7 +120,7 @@ private:
     }
     [[gnu::cold]] static void look(int) {
         const int reason = errno;
-        if (core::stop_request::is_heard()) core::stop_request::is_late() ? say(SIGTERM) : look_soon();
+        if (core::stop_request::is_heard()) core::stop_request::is_late() ? describe() : look_soon();
         errno = reason;
     }
     /// Not where the application has an alarm of its own.
@@ -130,12 +132,17 @@ private:
         const itimerval tenth{{0, 0}, {0, 100'000}};
         ::setitimer(ITIMER_REAL, &tenth, nullptr);
     }
-    [[gnu::cold]] static void say(int number) {
+    /// Once: a run that goes on, or is ended later, has said it.
+    [[gnu::cold]] static void describe() {
         if (const watch* const from = speaker(); from != nullptr) {
             short_line line;
             from->describe_end(line);
             [[maybe_unused]] const auto written = ::write(2, line.text().data(), line.text().size());
         }
+        silence();
+    }
+    [[gnu::cold]] static void say(int number) {
+        describe();
         std::signal(number, SIG_DFL);
         std::raise(number);
     }

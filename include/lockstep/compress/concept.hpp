@@ -60,6 +60,7 @@ struct encoding {
     std::uint64_t step = 0;                                  ///< of the run, from 0
     origin from{};                                           ///< which tensor
     bool is_sent = true;                                     ///< false: of a sum that is sealed, or a trial
+    bool fixed_room = false;  ///< the message travels with max_bytes_at, whatever encode() returns
 };
 
 /// The sum of a piece over all workers, on who owns it: every rank that decodes the messages.

@@ -199,7 +199,7 @@ private:
         std::size_t bytes = 0;
         tensor_statistics one{.messages = 1, .numbers = n};
         one.encode_seconds = detail::seconds_of([&] { bytes = encode(inside); });
-        one.bytes = bytes;
+        one.bytes = in.fixed_room ? max_bytes_at<T>(inner, n, in.step, in.from) : bytes;
         const std::span<T> decoded = in.scratch.first(n);
         std::fill(decoded.begin(), decoded.end(), T{0});
         one.decode_seconds = detail::seconds_of(

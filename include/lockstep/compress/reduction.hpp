@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/slots.hpp"
@@ -141,6 +142,7 @@ concept Reduction = std::copy_constructible<R> && requires {
               std::span<T> mean) {
     { R::slot_count } -> std::convertible_to<std::size_t>;
     { R::name } -> std::convertible_to<std::string_view>;
+    requires !core::slot_count_is_of_objects<R> && !core::name_is_of_objects<R>;
     { reduction.settings() } -> std::convertible_to<std::string>;
     { reduction.sizes(shape, workers) } -> std::same_as<reduction_sizes<R::rounds.size()>>;
     requires noexcept(reduction.finish(all, result, mean));
@@ -153,5 +155,37 @@ inline constexpr bool keeps_state = C::slot_count > 0;
 template <class R>
     requires requires { R::rounds.size(); }
 inline constexpr bool keeps_state<R> = true;
+
+namespace detail {
+
+/// Whether a const object takes each of the calls that one takes which is not. A call is a lambda of (auto& object).
+template <class C, class... Calls>
+[[nodiscard]] consteval bool are_const(const Calls&...) {
+    return ((std::is_invocable_v<Calls, std::add_lvalue_reference_t<const C>> ||
+             !std::is_invocable_v<Calls, std::add_lvalue_reference_t<C>>)&&...);
+}
+#define LOCKSTEP_CALL(...)                                     \
+    [](auto& of) -> void requires requires { of.__VA_ARGS__; } \
+    {}
+/// Those of a compressor or a reduction that may be left out.
+template <class C, class T>
+inline constexpr bool has_const_members = are_const<C>(
+    LOCKSTEP_CALL(slots()), LOCKSTEP_CALL(shared_slots()), LOCKSTEP_CALL(is_dense(matrix{})),
+    LOCKSTEP_CALL(sees_whole_tensors()), LOCKSTEP_CALL(varies()), LOCKSTEP_CALL(seals()), LOCKSTEP_CALL(changes()),
+    LOCKSTEP_CALL(check_feedback()), LOCKSTEP_CALL(sends_all(std::uint64_t{}, origin{})),
+    LOCKSTEP_CALL(template scratch_size<T>(1)), LOCKSTEP_CALL(template max_bytes<T>(1, std::uint64_t{}, origin{})),
+    LOCKSTEP_CALL(snap(std::span<T>{})), LOCKSTEP_CALL(encode_snapped(encoding<T>{}, std::span<T>{})),
+    LOCKSTEP_CALL(initialise(shared_pass<T>{})));
+#undef LOCKSTEP_CALL
+
+}  // namespace detail
+
+/// Whether optional members are const, as they are called: one that is not would be passed over in silence. Of the
+/// parts of a combinator as well.
+template <class C, class T>
+inline constexpr bool keeps_members = detail::has_const_members<C, T>;
+template <template <class...> class Around, class... Parts, class T>
+inline constexpr bool keeps_members<Around<Parts...>, T> = detail::has_const_members<Around<Parts...>, T> &&
+                                                           (keeps_members<Parts, T> && ...);
 
 }  // namespace lockstep::compress

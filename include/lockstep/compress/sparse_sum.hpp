@@ -31,7 +31,7 @@ enum class sparse_algorithm : std::uint8_t { automatic, recursive_doubling, spli
 }
 
 template <class C, class T = float>
-inline constexpr bool is_list_compressor = Compressor<C, T>&& sends_index_list<C>;
+inline constexpr bool is_list_compressor = Compressor<C, T>&& sends_index_list<C> && !adds_streams<C>;
 template <class Second>
 inline constexpr bool is_second_half = std::is_same_v<Second, none> || std::is_same_v<Second, quantize>;
 
@@ -47,7 +47,8 @@ inline constexpr bool is_second_half = std::is_same_v<Second, none> || std::is_s
 template <class Inner, class Second = none>
 struct sparse_sum {
     static_assert(is_list_compressor<Inner>,
-                  "lockstep: sparse_sum goes around a compressor that sends indices and values; write "
+                  "lockstep: sparse_sum goes around a compressor that sends indices and values, and around no other "
+                  "sparse_sum; write "
                   "sparse_sum{compress::top_k{.ratio = 0.01}}, with error_feedback inside or around it");
     static_assert(is_second_half<Second>,
                   "lockstep: the second half of a sparse_sum is quantised by compress::quantize, or left out");

@@ -25,7 +25,7 @@ namespace lockstep::data {
 /// The published split of a data set.
 enum class part { training, test };
 
-/// The binary version, unpacked: `cifar10{"cifar-10-batches-bin", part::training}` reads data_batch_1.bin ..
+/// The binary version, unpacked: `cifar10{"cifar-10-batches-bin", part::training}` reads data_batch_1.bin to
 /// data_batch_5.bin there, `part::test` test_batch.bin; files may be packed by gzip (`.bin.gz`), and the folder may be
 /// the one that holds cifar-10-batches-bin. A picture is 1 byte of label and 1,024 bytes each of red, green and blue;
 /// samples are rows x columns x channels. Pixels are (byte / 255 - mean) / deviation of their channel: those of the

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lockstep/core/member.hpp"
 #include "lockstep/tensor/batch.hpp"
 #include "lockstep/tensor/label.hpp"
 #include "lockstep/tensor/shape.hpp"
@@ -92,8 +93,9 @@ concept SumsMetric = has_sums<M, Output> &&
 /// Optional: `settings()`, which ranks compare; `check()` and `check_outputs(n)`, which throw core::error on settings
 /// that make no sense, or not for a network with n outputs.
 template <class M, class T = float, class Output = tensor::shape<2>>
-concept Metric = std::copy_constructible<M> && tensor::Label<typename M::template label<Output>> &&
-    std::convertible_to<decltype(M::name), std::string_view> &&(MeanMetric<M, T, Output> != SumsMetric<M, T, Output>);
+concept Metric =
+    std::copy_constructible<M> && !core::name_is_of_objects<M> && tensor::Label<typename M::template label<Output>> &&
+    std::convertible_to<decltype(M::name), std::string_view> && (MeanMetric<M, T, Output> != SumsMetric<M, T, Output>);
 
 namespace detail {
 template <class M>

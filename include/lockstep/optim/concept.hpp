@@ -103,6 +103,13 @@ template <class O>
     }
 inline constexpr bool needs_tensors<O> = O::needs_tensors;
 
+/// The optimizer says `trains(tensor_place)`: false for tensors whose weights stay as they are. Their gradients are no
+/// part of the norm that clipping looks at. It needs_tensors.
+template <class O>
+inline constexpr bool has_frozen_tensors = requires(const O& optimizer, const tensor_place& of) {
+    { optimizer.trains(of) } -> std::same_as<bool>;
+};
+
 /// Whether an optimizer derives from one of the library and has an update() of its own: the rule that it inherits does
 /// something else. Optimizers with a rule say `using rule_of = ` themselves.
 template <class O, class T>

@@ -27,7 +27,8 @@ namespace lockstep::optim {
 ///   momentum correction   u = momentum u + g, proposes u; nesterov: u = momentum (u + g), proposes u + g
 ///   error feedback        v = v + proposal, sends the k largest |v|, v = 0 where sent: its residual is v
 ///   factor masking        u = 0 where sent
-///   commit                w -= rate (mean of what was sent)
+///   commit                w -= rate (mean of what was sent + decay w), without decay w where pass.decays is false
+/// The decay is outside of the momentum: to have the effect of an L2 term that goes through it, divide by 1 - momentum.
 /// Tensors that travel as they are, and those of which a message has all numbers (a ratio of 1, the steps before
 /// warm_up::start but for another `first` than none), keep all of u: their sum is plain momentum, as in the published
 /// code. A number that was sent and is exactly 0 counts as not sent. The warm-up of the ratio belongs to the
@@ -40,6 +41,7 @@ struct deep_gradient {
     bool nesterov = false;
     double clip = 0;    ///< of the norm of a local gradient, before W^-1/2; 0: none
     bool masks = true;  ///< momentum factor masking
+    double decay = 0;   ///< L2 regularisation: it replaces optim::weight_decay
 
     using rule_of = deep_gradient;
     static constexpr std::string_view name = "deep_gradient";
@@ -48,10 +50,11 @@ struct deep_gradient {
     static constexpr std::array<std::size_t, 0> non_finite_shows_in() { return {}; }
 
     [[nodiscard]] std::string settings() const {
-        return core::text("momentum=", momentum, " nesterov=", nesterov, " clip=", clip, " masks=", masks);
+        return core::text("momentum=", momentum, " nesterov=", nesterov, " clip=", clip, " masks=", masks,
+                          decay > 0 ? core::text(" decay=", decay) : "");
     }
 
-    /// Throws core::error unless 0 <= momentum < 1, and clip is a number and at least 0.
+    /// Throws core::error unless 0 <= momentum < 1, and clip and decay are numbers and at least 0.
     void check() const {
         if (!(momentum >= 0 && momentum < 1))
             core::fail(core::text("deep_gradient has momentum = ", momentum, ", outside [0, 1)"),
@@ -59,6 +62,9 @@ struct deep_gradient {
         if (!(clip >= 0 && std::isfinite(clip)))
             core::fail(core::text("deep_gradient has clip = ", clip, ", negative or not finite"),
                        "take the norm that a gradient over the whole minibatch may have, or 0 for no clipping");
+        if (!(decay >= 0 && std::isfinite(decay)))
+            core::fail(core::text("deep_gradient has decay = ", decay, ", negative or not finite"),
+                       "take a decay such as 1e-3, or 0 for none");
     }
 
     template <class T>
@@ -102,7 +108,10 @@ struct deep_gradient {
     template <class T>
     [[nodiscard]] auto rule(const update_pass<T>& pass) const noexcept {
         using vector = simd::batch<T>;
-        return [down = vector(static_cast<T>(-pass.rate))](vector& w, const vector& g) { w = simd::fma(down, g, w); };
+        return [down = vector(static_cast<T>(-pass.rate)), shrink = vector(static_cast<T>(decay)),
+                decays = pass.decays && decay > 0](vector& w, const vector& g) {
+            w = simd::fma(down, decays ? simd::fma(shrink, w, g) : g, w);
+        };
     }
 
     template <class T>

@@ -26,6 +26,7 @@ namespace lockstep::optim {
 ///   later, on worker k       proposes m_k = beta1 m + (1 - beta1) g_k, m being the last mean on all ranks
 ///   commit                   m = mean of what the messages decode to;
 ///                            w -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^warm_up)) + epsilon)
+/// With a decay, w = (1 - rate decay) w comes first, where pass.decays says so: Loshchilov and Hutter (ICLR 2019).
 /// The corrections go on, so the rate makes no jump where v is frozen; the authors' code has none of them, which is the
 /// same for warm_up of several thousand steps. A weight whose v is 0 after the warm-up stands still: divided by
 /// epsilon, any error of a compressor would throw it away. Wants error_feedback around the compressor of the plan; the
@@ -38,6 +39,7 @@ struct one_bit_adam {
     double beta2 = 0.999;
     double epsilon = 1e-8;
     std::uint64_t warm_up = 1000;  ///< steps
+    double decay = 0;              ///< decoupled: it replaces optim::weight_decay
 
     using rule_of = one_bit_adam;
     static constexpr std::string_view name = "one_bit_adam";
@@ -47,11 +49,12 @@ struct one_bit_adam {
     static constexpr std::array<std::size_t, 2> non_finite_shows_in() { return {0, 1}; }
 
     [[nodiscard]] std::string settings() const {
-        return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon, " warm_up=", warm_up);
+        return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon, " warm_up=", warm_up,
+                          decay > 0 ? core::text(" decay=", decay) : "");
     }
 
-    /// Throws core::error unless both betas lie in [0, 1), epsilon is positive as a float too, and there is a warm-up:
-    /// without one all second moments would be zero.
+    /// Throws core::error unless both betas lie in [0, 1), epsilon is positive as a float too, decay is not negative,
+    /// and there is a warm-up: without one all second moments would be zero.
     void check() const {
         if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
             core::fail(core::text("one_bit_adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"),
@@ -62,6 +65,9 @@ struct one_bit_adam {
         if (warm_up == 0)
             core::fail("one_bit_adam has warm_up = 0, so its second moments would stay zero",
                        "take 15 to 25 % of the steps of a long run, half of those of a short one");
+        if (!(decay >= 0 && std::isfinite(decay)))
+            core::fail(core::text("one_bit_adam has decay = ", decay, ", negative or not finite"),
+                       "take a decay such as 1e-2, or 0 for none");
     }
 
     [[nodiscard]] bool is_dense_step(std::uint64_t step) const noexcept { return step < warm_up; }
@@ -91,7 +97,9 @@ struct one_bit_adam {
         return [down = as_vector(-pass.rate / (1 - std::pow(beta1, updates))),
                 unbias = as_vector(1 / (1 - std::pow(beta2, of_v))), keep1 = as_vector(beta1),
                 take1 = as_vector(1 - beta1), keep2 = as_vector(beta2), take2 = as_vector(1 - beta2),
-                floor = as_vector(epsilon), warms_up](vector& w, const vector& g, vector& m, vector& v) {
+                floor = as_vector(epsilon), shrink = as_vector(1 - pass.rate * decay),
+                decays = pass.decays && decay > 0, warms_up](vector& w, const vector& g, vector& m, vector& v) {
+            if (decays) w = shrink * w;
             if (warms_up) {
                 m = simd::fma(take1, g, keep1 * m);
                 v = simd::fma(take2 * g, g, keep2 * v);

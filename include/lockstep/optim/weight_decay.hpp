@@ -28,9 +28,13 @@ template <Optimizer Inner>
 struct weight_decay {
     static_assert(!needs_norms<Inner>,
                   "lockstep: an optimizer that needs norms of tensors, as lars, has a weight decay of its own: .decay");
-    static_assert(!Proposes<Inner>,
-                  "lockstep: an optimizer that proposes what travels, as one_bit_adam, is not decorated: its proposals "
-                  "would be left out");
+    static_assert(
+        !Proposes<Inner>,
+        "lockstep: an optimizer that proposes what travels, as one_bit_adam, is not decorated, as its proposals "
+        "would be left out: it has a weight decay of its own, .decay");
+    static_assert(!has_frozen_tensors<Inner>,
+                  "lockstep: weight_decay around freeze would change frozen weights: put it inside, "
+                  "freeze{.inner = weight_decay{..}}");
     double rate = 1e-4;
     bool decoupled = false;
     Inner inner;

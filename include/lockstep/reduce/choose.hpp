@@ -24,8 +24,8 @@ template <class T, compress::Compressor<T> C>
 struct method<T, C> {
     static_assert(!compress::hides_streams<C>,
                   "lockstep: sparse_sum and global_top_k stand alone or in error_feedback: what is around them here "
-                  "would gather their messages; leave warm_up, by_layer and chain out, or give them to the plan "
-                  "without sparse sums");
+                  "would gather their messages; leave it out, or the sparse sum in it: measured goes inside, as in "
+                  "sparse_sum{measured{top_k{}}}");
     using reducer = gathered_messages<T, C>;
     using memory = worker_memory;
     static constexpr bool has_workers = true;

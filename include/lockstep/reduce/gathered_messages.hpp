@@ -18,7 +18,9 @@
 #include "lockstep/comm/varying_operation.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/core/checked.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
@@ -290,6 +292,11 @@ private:
             }
         }
     }
+    [[noreturn, gnu::cold]] static void fail_too_long(std::size_t bytes, std::size_t numbers, std::size_t room) {
+        core::fail(core::text("encode() of ", C::name, " returned ", bytes, " bytes for ", numbers,
+                              " numbers, with room for ", room),
+                   "return the length of the message; max_bytes() is that of the longest one");
+    }
     /// `worker`: of this rank.
     void encode(std::size_t worker, std::size_t which) {
         const piece& one = deal_.pieces[which];
@@ -315,7 +322,9 @@ private:
                                   .from(one.offset / 4),
                     .step = step_,
                     .from = one.from(),
+                    .fixed_room = !varies_,
                 });
+                if (length > message.size() - header) fail_too_long(length, one.count, message.size() - header);
             }
         }
         std::memcpy(message.data(), &length, header);

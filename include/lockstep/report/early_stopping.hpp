@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/report/events.hpp"
@@ -13,20 +14,23 @@
 namespace lockstep::report {
 
 /// early_stopping{.patience = 5}, named after validate{set}: ends a fit() when the loss on that set has not fallen by
-/// more than `least` for so many epochs (Prechelt 1998). With keep_best the weights of the best epoch come back at the
-/// end of the fit(); the optimizer's state stays that of the last step. One object goes on counting in further fits of
-/// a trainer, and begins anew with another trainer. What it knows is in checkpoints: a run that is resumed ends where
-/// it would have ended. Cost: a copy of the weights on every rank.
+/// more than `least` for so many epochs (Prechelt 1998). early_stopping{.monitor = "accuracy", .larger_is_better =
+/// true} looks at the accuracy, or at a metric of validate{set, metrics}, which has to rise. With keep_best the weights
+/// of the best epoch come back at the end of the fit(); the optimizer's state stays that of the last step. One object
+/// goes on counting in further fits of a trainer, and begins anew with another trainer. What it knows is in
+/// checkpoints: a run that is resumed ends where it would have ended. Cost: a copy of the weights on every rank.
 struct early_stopping {
     static constexpr bool on_every_rank = true;     ///< it looks at all weights
     static constexpr bool needs_validation = true;  ///< of one that is named before it
     static constexpr bool changes_weights = true;   ///< at the end, to the best ones
 
-    std::size_t patience = 5;  ///< epochs
-    bool keep_best = true;     ///< whether the weights of the best epoch come back
-    double least = 0;          ///< by how much the loss has to fall
+    std::size_t patience = 5;       ///< epochs
+    bool keep_best = true;          ///< whether the weights of the best epoch come back
+    double least = 0;               ///< by how much the loss has to fall
+    std::string monitor = "loss";   ///< or the name of a metric, such as accuracy
+    bool larger_is_better = false;  ///< of what it looks at
 
-    /// Of the best epoch.
+    /// Of the best epoch: what it looks at, negated where larger is better.
     double best_loss = std::numeric_limits<double>::infinity();
     std::uint64_t best_epoch = 0;  ///< its number, from 1
 
@@ -73,8 +77,9 @@ struct early_stopping {
         if (!event.test)
             core::fail("early_stopping knows no loss on a validation set", "name validate{set} before it in fit()");
         epoch_ = event.epoch;
-        if (event.test->loss < best_loss - least) {
-            best_loss = event.test->loss;
+        const double found = monitor == "loss" ? event.test->loss : (*event.test)[monitor];
+        if (const double value = larger_is_better ? -found : found; value < best_loss - least) {
+            best_loss = value;
             best_epoch = event.epoch;
             best_steps_ = trainer.report().steps;
             trainer.remember_best(best_epoch, best_loss, keep_best);

@@ -87,7 +87,8 @@ LOCKSTEP_FUNCTION std::string command_line(std::size_t ranks) {
     for (const std::string_view known : {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})
         if (launcher == known) return shell_line(parent);
     const std::string own = shell_line(detail::arguments_of("self"));
-    return ranks > 1 && !own.empty() ? core::text("mpirun -n ", ranks, " ", own) : own;
+    const std::string_view starter = launcher.starts_with("slurmstepd") ? "srun" : "mpirun";
+    return ranks > 1 && !own.empty() ? core::text(starter, " -n ", ranks, " ", own) : own;
 }
 
 LOCKSTEP_FUNCTION process_memory memory_of_process() {

@@ -306,7 +306,7 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
     std::string out;
     if (!run.command.empty())
         out += core::text(
-            "<p class=\"note\">The command that started this run:</p><pre tabindex=\"0\" "
+            "<p class=\"note\">A command that starts this run:</p><pre tabindex=\"0\" "
             "aria-label=\"command\">",
             html::escape(run.command), "</pre>\n");
     if (!run.recipe.empty()) {

@@ -29,6 +29,7 @@ struct named_array {
     std::size_t shards = 1;
     std::size_t tensor = 0;  ///< its number in tensor::state_part, without shards; of statistics: that of the layer
     bool is_square = false;  ///< no number is below 0
+    std::size_t layer = 0;   ///< counted from 0
 
     [[nodiscard]] std::size_t size() const noexcept { return rows * columns; }
 };
@@ -48,7 +49,7 @@ template <class Network>
         const auto add = [&](std::vector<named_array>& to, const tensor::parameter& one, std::size_t shards,
                              std::size_t number) {
             to.push_back({core::text(layer, ".", fact.name, ".", one.name), one.rows, one.columns, shards, number,
-                          one.is_square});
+                          one.is_square, layer});
         };
         const std::size_t shards = fact.segment == model::segment::sharded ? Network::shards : 1;
         for (const auto& one : fact.tensors) add(out.parameters, one, shards, out.parameters.size());

@@ -315,11 +315,14 @@ LOCKSTEP_FUNCTION std::string writing::commit(std::size_t keep) {
         writing_.clear();
         flush_folder(folder_);
         if (keep == 0) return;
-        const auto here = list(folder_);
-        for (std::size_t i = 0, kept = 0; i < here.size(); ++i) {
-            const bool is_replaced = i > 0 && here[i].step == here[i - 1].step;
-            if (here[i].step > facts_.at.steps || (!is_replaced && ++kept <= keep)) continue;
-            detail::retire(folder_, here[i].path);
+        try {
+            const auto here = list(folder_);
+            for (std::size_t i = 0, kept = 0; i < here.size(); ++i) {
+                const bool is_replaced = i > 0 && here[i].step == here[i - 1].step;
+                if (here[i].step > facts_.at.steps || (!is_replaced && ++kept <= keep)) continue;
+                detail::retire(folder_, here[i].path);
+            }
+        } catch (const core::error&) {  // this one is there; what stays is deleted after the next one
         }
     });
     writing_.clear();

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/replacement.hpp"
@@ -79,22 +80,23 @@ template <class T>
             of.is_square ? "load variances that are finite and not below 0" : "load numbers that are finite");
 }
 
-/// Fills all of both. An array of one row may have one extent or two. Throws core::error with the array and both
-/// shapes, and with what is no weight.
+/// Fills all of both, or those of layers before number `end`, whatever the file has of others. An array of one row may
+/// have one extent or two. Throws core::error with the array and both shapes, and with what is no weight.
 template <class T>
 [[gnu::cold]] void read_weights(const std::string& path, const weight_names& names, std::span<T> all,
-                                std::span<T> statistics) {
+                                std::span<T> statistics, std::size_t end = core::largest_size) {
     const files::safetensors_file from{path};
-    require_network(from.layout(), names, path);
+    if (end == core::largest_size) require_network(from.layout(), names, path);
     require_one_set(from.layout(), names, path);
     const auto read = [&](const std::vector<named_array>& of, std::span<T> numbers) {
         for (const named_array& one : of) {
+            const auto to = numbers.first(one.size() * one.shards);
+            numbers = numbers.subspan(to.size());
+            if (one.layer >= end) continue;
             auto shape = shape_of(one);
             if (shape.size() == 1 && from.at(one.name).shape.size() == 2) shape.insert(shape.begin(), 1);
-            const auto to = numbers.first(one.size() * one.shards);
             from.read<T>(one.name, shape, to);
             require_sound<T>(path, one, to);
-            numbers = numbers.subspan(to.size());
         }
     };
     read(names.arrays.parameters, all);
@@ -108,7 +110,7 @@ LOCKSTEP_FUNCTION void require_network(const files::safetensors_layout& file, co
     if (const std::string_view network = metadata_of(file, "network");
         !network.empty() && !is_of_network(network, names.network, true))
         core::fail(core::text("\"", path, "\" has weights of the network ", network, ", this one is ", names.network),
-                   "load the file that this network wrote");
+                   "load the file that this network wrote, or with ls::layers_before{n} the first n layers alone");
     if (is_checkpoint(file)) return;
     for (const auto& tensor : file.tensors) {
         bool is_known = false;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/comm/progress_thread.hpp"
 #include "lockstep/core/member.hpp"
 #include "lockstep/node/shared_parts.hpp"
 #include "lockstep/optim/concept.hpp"
@@ -23,6 +24,7 @@
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/sync/no_factors.hpp"
+#include "lockstep/sync/step_times.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/tensor/state.hpp"
 
@@ -189,8 +191,8 @@ concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& ar
     strategy.visit_state([](const auto&) {});
     // What a trainer reports, and its progress thread: those of owner_updates do.
     { S::gradient_sets } -> std::convertible_to<std::size_t>;
-    strategy.times();
-    strategy.thread();
+    { strategy.times() } -> std::same_as<step_times&>;
+    { strategy.thread() } -> std::same_as<comm::progress_thread*>;
     strategy.step_in_turns();
     strategy.record(nullptr);
     { fixed.bytes_per_step() } -> std::convertible_to<std::size_t>;

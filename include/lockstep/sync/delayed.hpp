@@ -175,7 +175,9 @@ private:
 /// applies nothing; the last gradient stays pending, also between two fit() and after load_weights(). A compressor
 /// keeps a state for even and one for odd steps. Losses and statistics are those of the step. Staleness of one slows
 /// convergence at high rates with momentum: lower the rate or warm up (Agarwal and Duchi, NIPS 2011; Pipe-SGD, Li et
-/// al., NeurIPS 2018). Memory: a second set of gradients and of the reducers. No progress thread.
+/// al., NeurIPS 2018). Communication has a whole step to hide behind in fit() and step_for(), where no observer looks
+/// at the weights after each step; a step() ends with its own sums, as nothing is under way between two calls. Memory:
+/// a second set of gradients and of the reducers. No progress thread.
 struct delayed {
     static constexpr std::string_view name = "delayed";
     static constexpr bool takes_factors = true;

@@ -70,7 +70,12 @@ struct factors {
         std::array<bool, network::size> out{};
         if (from.all.size() == 1 || from.memory != nullptr) return out;
         core::for_each_index<network::size>([&](auto layer) {
-            if constexpr (layer_api::traits_of<typename network::template layer<layer>>.has_factors) {
+            constexpr layer_api::traits says = layer_api::traits_of<typename network::template layer<layer>>;
+            if constexpr (says.has_factors) {
+                static_assert(
+                    says.needs_x && !says.sums_gradient && !says.has_addend,
+                    "lockstep: a layer with has_factors needs_x, and neither sums_gradient nor has_addend: its "
+                    "factors are x and dy");
                 constexpr model::layer_facts fact = network::facts[layer];
                 static_assert(
                     fact.parameters_here == (fact.inputs + 1) * fact.outputs,

@@ -81,6 +81,7 @@ class tensor_norms {
     using clip_type = typename Types::clip;
     static constexpr std::size_t numbers = optim::needs_norms<optimizer> ? 2 : 1;  // of a slot: gradients, weights
     static constexpr bool has_rule = optim::HasNormRule<optimizer, T>;
+    static constexpr bool asks_optimizer = has_rule || optim::has_frozen_tensors<optimizer>;
 
 public:
     /// Collective. `queue`: its buckets say what each rank owns.
@@ -170,15 +171,19 @@ public:
         run_->gather->finish();
         std::size_t tensor = 0, first = 0, bad = norms_.size();
         double total = 0;
-        for (const model::layer_facts& fact : network::facts) {
+        for (std::size_t layer = 0; layer < network::size; ++layer) {
+            const model::layer_facts& fact = network::facts[layer];
             const std::size_t shards = fact.segment == model::segment::sharded ? network::shards : 1;
             for (std::size_t i = 0; i < fact.tensors.size(); ++i, ++tensor, first += shards) {
                 std::array<double, 2> squares{};
                 for (std::size_t shard = 0; shard < shards; ++shard)
                     for (std::size_t which = 0; which < numbers; ++which)
                         squares[which] += run_->tree.sum(first + shard, run_->values.data() + which, numbers);
+                double frozen = 0;
+                if constexpr (optim::has_frozen_tensors<optimizer>)
+                    if (!optimizer_.trains({.layer = layer, .number = i})) frozen = std::exchange(squares[0], 0);
                 total += squares[0];
-                if (!std::isfinite(total + squares[1])) bad = std::min(bad, tensor);
+                if (!std::isfinite(total + frozen + squares[1])) bad = std::min(bad, tensor);
                 norms_[tensor] = {.weights = std::sqrt(squares[1]), .gradient = std::sqrt(squares[0])};
             }
         }
@@ -217,7 +222,7 @@ private:
     static constexpr double most_factor = std::numeric_limits<T>::max();
     static constexpr std::size_t longest = std::size_t{1} << 14U;  // numbers of a task
 
-    /// Where norms are those of gradients.
+    /// Where norms are those of all gradients.
     struct no_optimizer {
         explicit no_optimizer(const auto&) noexcept {}
     };
@@ -289,7 +294,7 @@ private:
     }
 
     clip_type clip_;
-    [[no_unique_address]] std::conditional_t<has_rule, optimizer, no_optimizer> optimizer_;
+    [[no_unique_address]] std::conditional_t<asks_optimizer, optimizer, no_optimizer> optimizer_;
     std::uint64_t step_ = 0;
     parallel::team team_;
     std::optional<detail::running_norms> run_;

@@ -5,6 +5,7 @@
 // Tested by tests/equivalence/checkpoints.cpp.
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -129,14 +130,18 @@ struct checkpoints<Plan, void> {
             });
         });
     }
-    /// Weights and running statistics of the whole network.
-    [[gnu::cold]] static auto read_weights(engine<Plan>& core, const std::string& path,
-                                           const std::source_location& where) {
+    /// Weights and running statistics of the whole network: those of `some` layers from the file, others as they are.
+    template <class Gather>
+    [[gnu::cold]] static auto read_weights(engine<Plan>& core, const std::string& path, layers_before some,
+                                           const std::source_location& where, const Gather& gather) {
         using T = typename engine<Plan>::T;
         using network = typename engine<Plan>::network;
         std::pair<std::vector<T>, std::vector<T>> out;
         core.on_all_ranks("load_weights", where, [&] {
             core.ranks.end_together();
+            const bool are_some = some.count < network::size;
+            if constexpr (engine<Plan>::looks_are_collective)
+                if (are_some) out.first = gather();
             const saving::long_waits others{core.ranks};
             saving::together(core.ranks, [&] {
                 core::with_memory("a copy of all weights", (network::parameters + network::statistics) * sizeof(T),
@@ -144,7 +149,11 @@ struct checkpoints<Plan, void> {
                                       out.first.resize(network::parameters);
                                       out.second.resize(network::statistics);
                                   });
-                saving::read_weights(path, names_of(core), std::span{out.first}, std::span{out.second});
+                if constexpr (!engine<Plan>::looks_are_collective)
+                    if (are_some) out.first = gather();
+                if (are_some) std::ranges::copy(core.observed.running(), out.second.begin());
+                saving::read_weights(path, names_of(core), std::span{out.first}, std::span{out.second},
+                                     are_some ? some.count : core::largest_size);
             });
         });
         return out;
@@ -172,4 +181,21 @@ private:
     }
 };
 
+/// `.workers` of the newest checkpoint in the folder (or of the one that it is), for the plan of a run that goes on
+/// from it on another number of ranks; 0 where there is none, or where nothing in its recipe has workers. `ranks`: as
+/// for a trainer. Throws core::error on all ranks alike. Collective.
+template <class Ranks>
+[[nodiscard, gnu::cold]] std::size_t workers_in(const Ranks& ranks, const std::string& folder) {
+    const comm::group all{ranks};
+    if (!saving::exists_in(all, folder)) return 0;
+    std::size_t out = 0;
+    for (const auto& [name, value] : saving::open(all, folder).facts.recipe)
+        if (name == "workers") std::from_chars(value.data(), value.data() + value.size(), out);
+    return out;
+}
+
 }  // namespace lockstep::train
+
+namespace lockstep {
+using train::workers_in;
+}  // namespace lockstep

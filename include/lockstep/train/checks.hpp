@@ -14,6 +14,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/reduction.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/flatten.hpp"
@@ -262,6 +263,9 @@ template <class Plan>
             "decode_add(message, scale, sum), or is a reduction with rounds: see lockstep/compress/reduction.hpp");
         static_assert(compress::keeps_seal<std::remove_const_t<decltype(of.compressor)>, T>,
                       "lockstep: seal(sealing) of a compressor is const and noexcept");
+        static_assert(compress::keeps_members<std::remove_const_t<decltype(of.compressor)>, T>,
+                      "lockstep: optional members of a compressor or a reduction, such as slots() and initialise(all), "
+                      "are const");
     }
     if constexpr (has_sequential<Plan>) {
         using T = typename sound_precision<decltype(of.precision)>::type;
@@ -316,6 +320,10 @@ template <class Plan>
         static_assert(chooses,
                       "lockstep: takes_adaptive = true stands in a strategy whose class template derives from "
                       "sync::every_step::strategy<Types>, which chooses for compress::adaptive");
+        constexpr bool promised = has_promised_words<std::remove_const_t<decltype(of.sync)>, types>;
+        static_assert(promised,
+                      "lockstep: a strategy with has_norms = true has measure_norms(weights), one with takes_factors = "
+                      "true sends_factors(layer): derive it from sync::owner_updates<Types>, which has both");
         constexpr bool agrees = agrees_on_worker_weights<std::remove_const_t<decltype(of.sync)>, types>;
         static_assert(agrees,
                       "lockstep: has_worker_weights = true stands in the class template strategy<Types> as well as in "
@@ -346,7 +354,8 @@ template <class Plan>
             .initialise = or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
-            .sync = or_else < syncs && is_made && agrees && norms && whole && exact > (of.sync, sync::every_step{}),
+            .sync = or_else < syncs && is_made && promised && agrees && norms && whole &&
+                    exact > (of.sync, sync::every_step{}),
             .clip = clip,
             .factors = factors,
         };

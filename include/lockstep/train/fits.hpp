@@ -128,6 +128,21 @@ template <class Sync, class Types>
 inline constexpr bool makes_choices<Sync, Types> = requires(const typename Sync::template strategy<Types>& strategy) {
     strategy.choices();
 };
+/// What says that it measures norms, or takes factors, has the words for that.
+template <class Sync, class Types>
+inline constexpr bool has_promised_words = true;
+template <class Sync, class Types>
+    requires(is_sync<Sync, Types>&& sync::has_norms<Sync>&& Types::has_norms)
+inline constexpr bool has_promised_words<Sync, Types> =
+    requires(typename Sync::template strategy<Types> & strategy, std::span<const typename Types::value_type> weights) {
+    { strategy.measure_norms(weights) } -> std::same_as<std::size_t>;
+};
+template <class Sync, class Types>
+    requires(is_sync<Sync, Types>&& sync::takes_factors<Sync>&& Types::factors::are_used)
+inline constexpr bool has_promised_words<Sync, Types> =
+    requires(const typename Sync::template strategy<Types>& strategy, std::size_t layer) {
+    { strategy.sends_factors(layer) } -> std::same_as<bool>;
+};
 template <class Clip>
 inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync::clips<Clip>;
 /// Whether a strategy can do what clipping and the optimizer need.

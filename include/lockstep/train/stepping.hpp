@@ -9,6 +9,7 @@
 #include <source_location>
 
 #include "lockstep/report/events.hpp"
+#include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/tensor/container.hpp"
 #include "lockstep/train/run_facts.hpp"
 
@@ -22,19 +23,20 @@ class stepping : public run_facts<Plan> {
 public:
     /// One step on rows that each rank already has in memory, also none; together they are the minibatch. A rank has
     /// room for the most rows that fit() would deal to any rank: batch x the lanes of the one that has most / lanes,
-    /// rounded up. Where weights of a strip become infinite or NaN, its owner throws; the other ranks do at the latest
-    /// in their next call. `x`: rows x the input shape; `y`: a class number, or the wanted output, for each row. x is
-    /// not copied if its elements are T. Not for observers of a fit().
+    /// rounded up. Where no rank has any, all throw, and the trainer goes on. Where weights of a strip become infinite
+    /// or NaN, its owner throws; the other ranks do at the latest in their next call. `x`: rows x the input shape; `y`:
+    /// a class number, or the wanted output, for each row. x is not copied if its elements are T. Not for observers of
+    /// a fit().
     template <class X, class Y>
     report::step_event step(const X& x, const Y& y,
                             const std::source_location& where = std::source_location::current()) {
         core_type& core = *core_;
         return core.on_all_ranks("step", where, [&] {
             core.require_no_fit("step()");
-            core.strategy.begin(core.totals.steps);
             const auto rows = take(core, x, y);
             core.rows.brought(core.counts.gather(rows.count));
             require_rows(core);
+            core.strategy.begin(core.totals.steps);
             auto event = core.run_step(rows.x, rows.y);
             core.strategy.complete();
             core.ranks.aborts().passed();
@@ -98,10 +100,13 @@ private:
         else
             return typename decltype(core_type::samples)::rows{};
     }
+    /// All ranks know the rows of all: after such an error the trainer goes on.
     static void require_rows(const core_type& core) {
-        if (core.rows.rows() == 0)
-            core::fail("no rank brought a sample to this step", "call step() with at least one row on some rank");
-        require_step_rows<typename core_type::net>(core.rows, core.grid);
+        saving::alike(core.ranks, [&] {
+            if (core.rows.rows() == 0)
+                core::fail("no rank brought a sample to this step", "call step() with at least one row on some rank");
+            require_step_rows<typename core_type::net>(core.rows, core.grid);
+        });
     }
 };
 

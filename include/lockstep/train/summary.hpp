@@ -73,6 +73,7 @@ struct summary_facts {
     report::memory_by_kind memory{};
 };
 [[nodiscard]] std::string text_of(const summary_facts& of);
+[[nodiscard]] std::string shared_workers(const partition::grid& of);
 
 }  // namespace detail
 
@@ -123,6 +124,20 @@ template <class Trainer>
 
 #if LOCKSTEP_BODIES
 
+/// Such as 0-1, 2-3, 4, 5 for four workers of six ranks; empty where no ranks share one. Of eight workers at most.
+LOCKSTEP_FUNCTION std::string detail::shared_workers(const partition::grid& of) {
+    std::string out;
+    for (std::size_t rank = 0; of.workers > 0 && of.ranks > of.workers && rank < of.ranks;) {
+        const auto worker = of.part_of(rank).workers.first;
+        if (worker == 8) return out + ", ..";
+        const std::size_t first = rank;
+        while (rank < of.ranks && of.part_of(rank).workers.first == worker) ++rank;
+        out += core::text(first > 0 ? ", " : "", first);
+        if (rank - first > 1) out += core::text("-", rank - 1);
+    }
+    return out;
+}
+
 LOCKSTEP_FUNCTION std::string detail::text_of(const summary_facts& of) {
     const auto left = [](std::string text, std::size_t width) {
         text.resize(std::max(width, text.size()), ' ');
@@ -153,6 +168,7 @@ LOCKSTEP_FUNCTION std::string detail::text_of(const summary_facts& of) {
     const auto line = [&](std::string_view name, const std::string& text) {
         if (!text.empty()) out += core::text(name, text, "\n");
     };
+    line("              ranks of each: ", shared_workers(grid));
     line("clip          ", of.clip);
     line("sync          ", of.sync);
     line("algorithms    ", of.algorithms);

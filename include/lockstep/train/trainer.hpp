@@ -31,9 +31,9 @@ namespace lockstep::train {
 /// Trains one network on all ranks of a communicator. Collective members say so: every rank calls them, in the same
 /// order. Allocates on construction; in a step in compress::any and adaptive, where rows of a model partition change in
 /// number, and for a question to a rank that was waited for 20 ms. Errors: core::error, on all ranks alike; a rank that
-/// fails tells the others, which throw comm::remote_failure. Each error but of files and of local queries ends with a
-/// line that says what the weights of its rank are (weights_state()): almost always those of the last complete step. On
-/// several ranks each later call but a local query throws it again.
+/// fails tells the others, which throw comm::remote_failure. After errors of files, of local queries and of steps
+/// without rows it goes on. Each other one ends with a line that says what the weights of its rank are (almost always
+/// those of the last complete step: weights_state()); on several ranks all later calls but local queries throw it.
 template <class Plan>
 class trainer : public stepping<Plan> {
     using core_type = engine<Plan>;
@@ -146,13 +146,14 @@ public:
     /// Weights and running statistics by name, in a safetensors file: for load_weights(), ls::predictor and other
     /// programs. Written by rank 0, and there as a whole or not. Throws core::error on all ranks alike. Collective.
     void save_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
-        with_files(
-            [&](auto files) { files.save_weights(*core_, path, where, [&] { return gathered(whole_weights()); }); });
+        with_files([&](auto files) { files.save_weights(*core_, path, where, weights_now()); });
     }
     /// The same from such a file, or from state.safetensors of a checkpoint: names, shapes and network have to be those
-    /// of this trainer. Every rank reads it.
-    void load_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
-        const auto read = with_files([&](auto files) { return files.read_weights(*core_, path, where); });
+    /// of this trainer; with layers_before{n} those of n layers, all others stay. Every rank reads it.
+    void load_weights(const std::string& path, layers_before some = {},
+                      const std::source_location& where = std::source_location::current()) {
+        const auto read =
+            with_files([&](auto files) { return files.read_weights(*core_, path, some, where, weights_now()); });
         load_weights(read.first, read.second, where);
     }
 
@@ -185,8 +186,7 @@ public:
     [[nodiscard]] std::uint64_t weights_hash(
         const std::source_location& where = std::source_location::current()) const {
         return look("weights_hash", where, [&] {
-            const auto all = gather_weights<network>(std::span<const T>{whole_weights()}, core_->grid, core_->group);
-            return with_statistics(core::hash(std::as_bytes(std::span{all})));
+            return with_statistics(core::hash(std::as_bytes(std::span<const T>{gathered(whole_weights())})));
         });
     }
     /// A hash of the weights and statistics on this rank, for comparing replicas. Of a mean as weights() is.
@@ -202,13 +202,13 @@ public:
     }
     /// Writes all of that to FOLDER/step-N, readable by any number of ranks. The newest `keep` checkpoints there stay,
     /// older ones are deleted; 0: all stay. Returns its path. Throws core::error, on all ranks alike, where that cannot
-    /// be; then the folder and the trainer are as they were. See docs/checkpoints.md. Collective.
+    /// be: the trainer is as it was, the folder too unless step-N had its name. See docs/checkpoints.md. Collective.
     auto save(const std::string& folder, std::size_t keep = 0,
               const std::source_location& where = std::source_location::current()) {
         return with_files([&](auto files) { return files.save(*core_, folder, keep, where); });
     }
-    /// The same on a thread, from a copy of the state: what it returns has is_written(), and commit(keep), which is
-    /// collective. Meanwhile the run goes on. A fit() has checkpoint{.write_behind = true}.
+    /// The same on a thread, from a copy of the state, while the run goes on: what it returns has is_written(), and
+    /// commit(keep), which is collective. A fit() has checkpoint{.write_behind = true}.
     auto save_behind(const std::string& folder, const std::source_location& where = std::source_location::current()) {
         return with_files([&](auto files) { return files.save_behind(*core_, folder, where); });
     }
@@ -254,7 +254,9 @@ private:
     [[nodiscard]] std::vector<T> gathered(std::span<const T> own) const {
         return gather_weights<network>(own, core_->grid, core_->group);
     }
-
+    [[nodiscard]] auto weights_now() const {
+        return [this] { return gathered(whole_weights()); };
+    }
     /// The network's forward walk, without training.
     [[nodiscard]] inference<T, network, label, Plan> forward_alone() {
         return {.plan = core_->plan,
@@ -271,11 +273,9 @@ private:
                 .sums = core_->losses,
                 .team = core_->team};
     }
-
     [[nodiscard]] std::uint64_t with_statistics(std::uint64_t hash) const noexcept {
         return network::statistics == 0 ? hash : core::hash(std::as_bytes(running_statistics()), hash);
     }
-
     /// Weights are complete wherever somebody looks at them.
     [[nodiscard]] std::span<T> whole_weights() const { return core_->whole_weights(); }
     /// The same, for a member that hands out a view of this rank.

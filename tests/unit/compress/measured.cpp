@@ -18,6 +18,7 @@
 #include "lockstep/compress/sign_vote.hpp"
 #include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/terngrad.hpp"
+#include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/compress/two_sided.hpp"
 #include "lockstep/compress/warm_up.hpp"
@@ -135,6 +136,24 @@ TEST_CASE("compress/measured: a table with a line for each tensor that was sent"
           "1.dense.weight                   2       2000000         80000    100.0   0.5000     1.00     0.50\n"
           "all                              2       2000000         80000    100.0   0.5000     1.00     0.50\n");
     CHECK(seen.text().find("\n1      ") != std::string::npos);
+}
+
+TEST_CASE("compress/measured: a message that travels with all of its room counts as that", "[compress]") {
+    const std::size_t n = 300;
+    for (const bool fixed_room : {false, true}) {
+        statistics seen{1};
+        const measured<threshold> one{{.value = 1e6, .most_share = 0.1}, &seen};
+        const auto values = normals<float>(n, 1);
+        std::vector<float> scratch(scratch_size<float>(one, n));
+        std::vector<std::uint64_t> room(one.max_bytes<float>(n) / 8 + 1);
+        const std::size_t length = one.encode(encoding<float>{.values = values,
+                                                              .message = std::as_writable_bytes(std::span{room}),
+                                                              .state = {},
+                                                              .scratch = scratch,
+                                                              .fixed_room = fixed_room});
+        CHECK(length < 30 * 8);
+        CHECK(seen.total().bytes == (fixed_room ? one.max_bytes<float>(n) : length));
+    }
 }
 
 TEMPLATE_TEST_CASE("compress/measured: what two_sided does to the sum is no message", "[compress]", float, double) {

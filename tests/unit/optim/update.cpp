@@ -9,8 +9,10 @@
 
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/adamw.hpp"
+#include "lockstep/optim/deep_gradient.hpp"
 #include "lockstep/optim/lion.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/optim/one_bit_adam.hpp"
 #include "lockstep/optim/rmsprop.hpp"
 #include "lockstep/optim/sgd.hpp"
 #include "lockstep/optim/weight_decay.hpp"
@@ -179,6 +181,27 @@ TEMPLATE_TEST_CASE("optim/weight_decay: formula and parts", "[optim]", float, do
         part_is_part<T>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = inner});
         part_is_part<T>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = plain_sign{}});
     }
+}
+
+TEMPLATE_TEST_CASE("optim/weight_decay: of optimizers that propose, which have one of their own", "[optim]", float,
+                   double) {
+    using T = TestType;
+    const deep_gradient deep{.decay = 0.3};
+    follows<T>(deep, [](double& w, double g, double*, double rate, std::uint64_t) { w -= rate * (g + 0.3 * w); });
+    part_is_part<T>(deep);
+    const one_bit_adam one_bit{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-3, .decay = 0.3};
+    follows<T>(one_bit, [](double& w, double g, double* s, double rate, std::uint64_t step) {
+        w -= rate * 0.3 * w;
+        by_adam(w, g, s, rate, step);
+    });
+    part_is_part<T>(one_bit);
+    CHECK(run<T>(deep, 301, 3, false).weights == run<T>(deep_gradient{}, 301, 3).weights);
+    CHECK(run<T>(one_bit, 301, 3, false).weights ==
+          run<T>(one_bit_adam{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-3}, 301, 3).weights);
+    CHECK(deep_gradient{}.settings() == "momentum=0.9 nesterov=false clip=0 masks=true");
+    CHECK(deep.settings() == deep_gradient{}.settings() + " decay=0.3");
+    CHECK_THROWS_WITH(deep_gradient{.decay = -1}.check(), Catch::Contains("decay = -1"));
+    CHECK_THROWS_WITH(one_bit_adam{.decay = -1}.check(), Catch::Contains("decay = -1"));
 }
 
 TEMPLATE_TEST_CASE("optim/weight_decay: one loop and blocks give the same bits", "[optim]", float, double) {

@@ -37,6 +37,18 @@ std::vector<float> largest_tenth() {
     return out;
 }
 
+/// Says that its messages are longer than their room.
+struct too_long : ls::compress::top_k {
+    static constexpr std::string_view name = "too_long";
+    bool vary = false;
+    [[nodiscard]] bool varies() const { return vary; }
+    template <class T>
+    std::size_t encode(const ls::compress::encoding<T>& in) const noexcept {
+        (void)top_k::encode(in);
+        return in.message.size() + 1;
+    }
+};
+
 /// Sends the first number of each row.
 struct first_of_rows {
     static constexpr std::string_view name = "first_of_rows";
@@ -229,4 +241,19 @@ TEST_CASE("reduce/gathered_messages: a compressor is told of the tensor", "[redu
     std::fill(expected.begin(), expected.begin() + 18, 0.0F);
     std::fill(expected.begin() + 20, expected.begin() + 30, 0.0F);
     CHECK(gradient == expected);
+}
+
+TEST_CASE("reduce/gathered_messages: a length beyond the room of a message is one error", "[reduce]") {
+    for (const bool vary : {false, true}) {
+        ls::tensor::arena arena;
+        const too_long compressor{{.ratio = 0.1}, vary};
+        ls::reduce::gathered_messages<float, too_long> sum{reduce_test::bucket_of_workers(n, 2, 1, 8, n), compressor,
+                                                           arena};
+        arena.allocate();
+        sum.bind(arena);
+        std::vector<float> gradient(2 * n, 1);
+        CHECK_THROWS_WITH(sum.start(gradient, 0),
+                          "lockstep: encode() of too_long returned 33 bytes for 40 numbers, with room for 32; return "
+                          "the length of the message; max_bytes() is that of the longest one");
+    }
 }

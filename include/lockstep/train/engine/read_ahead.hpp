@@ -49,10 +49,14 @@ public:
         }
         changed_.notify_all();
     }
-    /// Waits for the job, and throws what it has thrown.
-    void end() {
+    /// Waits for the job; what it has thrown is for end().
+    void wait() {
         std::unique_lock lock{mutex_};
         changed_.wait(lock, [&] { return job_ == nullptr; });
+    }
+    /// Waits for the job, and throws what it has thrown.
+    void end() {
+        wait();
         if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     }
 
@@ -124,6 +128,10 @@ public:
                 me.next_ = me.load_(me.epoch_, me.position_, true);
             },
             this);
+    }
+    /// Waits for what is being read: a data set is never read by two threads at once. Its error is for take().
+    void wait() {
+        if (begun_) thread_->wait();
     }
 
 private:

@@ -16,6 +16,7 @@
 #include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
@@ -29,6 +30,11 @@
 #include "lockstep/tensor/state.hpp"
 
 namespace lockstep::train {
+
+/// Layers before number `count`, counted from 0 as in the summary; left out: all.
+struct layers_before {
+    std::size_t count = core::largest_size;  ///< the first one that is not meant
+};
 
 /// Every weight as the rule says for its place in the uncut network.
 template <class Network, class T, class Rule>
@@ -202,3 +208,7 @@ template <class Network, class T>
 }
 
 }  // namespace lockstep::train
+
+namespace lockstep {
+using train::layers_before;
+}  // namespace lockstep
