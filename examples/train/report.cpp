@@ -80,6 +80,17 @@ std::string example::report_text(const report_facts& facts, const options& of) {
         }
         epochs.push_back(std::move(one));
     }
+    json messages = json::array();
+    for (const auto& [name, of_tensor] : facts.messages)
+        messages.push_back({{"tensor", name},
+                            {"messages", of_tensor.messages},
+                            {"numbers", of_tensor.numbers},
+                            {"bytes", of_tensor.bytes},
+                            {"saved_bytes", of_tensor.saved_bytes(sizeof(float))},
+                            {"ratio", of_tensor.ratio(sizeof(float))},
+                            {"relative_error", of_tensor.relative_error()},
+                            {"encode_seconds", of_tensor.encode_seconds},
+                            {"decode_seconds", of_tensor.decode_seconds}});
     const json all{{"configuration", configuration(of)},
                    {"plan", plan(facts)},
                    {"epochs", epochs},
@@ -87,6 +98,7 @@ std::string example::report_text(const report_facts& facts, const options& of) {
                    {"samples_per_second", report.samples_per_second()},
                    {"core_hours", report.core_hours()},
                    {"bytes_sent_per_rank", facts.sent},
+                   {"messages_of_rank_0", messages},
                    {"seconds",
                     {{"forward", report.seconds.forward},
                      {"backward", report.seconds.backward},

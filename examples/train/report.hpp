@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lockstep/compress/measured.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/report/events.hpp"
 #include "options.hpp"
@@ -33,6 +35,7 @@ struct report_facts {
     lockstep::report::totals totals;
     std::uint64_t sent = 0;  // bytes, the most of a rank
     std::string hash;        // of the weights
+    std::vector<std::pair<std::string, lockstep::compress::tensor_statistics>> messages{};  // of tensors that sent any
 };
 
 /// As JSON.

@@ -111,9 +111,14 @@ report_facts facts_of(Trainer& trainer) {
 }
 
 template <class Trainer>
-void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
-    const report_facts facts = facts_of(trainer);
+void write_report(Trainer& trainer, const options& of, chosen_logs& logs, const ls::compress::statistics& messages,
+                  const std::vector<std::string>& names) {
+    report_facts facts = facts_of(trainer);
     if (trainer.grid().rank != 0) return;
+    for (std::size_t tensor = 0; tensor < messages.size(); ++tensor)
+        if (messages.of(tensor).messages > 0)
+            facts.messages.emplace_back(tensor < names.size() ? names[tensor] : ls::core::text(tensor),
+                                        messages.of(tensor));
     if (!of.quiet) ls::report::print(std::cout, ls::core::text("weights ", facts.hash, "\n"));
     if (!logs.report.empty()) ls::report::write_whole(logs.report, report_text(facts, of) + "\n");
 }
@@ -161,12 +166,11 @@ int fit(const chosen_files& files, const Plan& plan) {
     else
         trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, checkpoints, timeline, logs);
     if (!of.save_weights.empty()) trainer.save_weights(of.save_weights);
-    write_report(trainer, of, logs);
+    const auto names = tensor_names<typename decltype(trainer)::network>(trainer.grid().shards);
+    write_report(trainer, of, logs, messages, names);
     if constexpr (ls::compress::adapts<decltype(plan.compressor)>)
         if (world.rank() == 0 && !of.compress_choices.empty()) trainer.compression_choices().write(of.compress_choices);
-    if (of.compress_statistics && world.rank() == 0 && !of.quiet)
-        ls::report::print(std::cout,
-                          messages.text(tensor_names<typename decltype(trainer)::network>(trainer.grid().shards)));
+    if (of.compress_statistics && world.rank() == 0 && !of.quiet) ls::report::print(std::cout, messages.text(names));
     return 0;
 }
 
