@@ -189,7 +189,7 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
     if (of.timeout >= 0) timeout = std::chrono::duration<double>{of.timeout};
     // What goes on from a checkpoint has its workers.
     const std::size_t workers =
-        of.workers == 0 && goes_on(world, of.resume, of.checkpoint) ? ls::workers_in(world, of.resume) : of.workers;
+        of.workers == 0 && goes_on(world, of.resume, of.checkpoint) ? ls::workers_in(world, of.resume, timeout) : of.workers;
     const auto plan_for = [&](auto partition) {
         return ls::plan{.model = net,
                         .loss = ls::loss::softmax_cross_entropy{},

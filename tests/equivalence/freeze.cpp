@@ -107,6 +107,11 @@ TEST_CASE("equivalence/freeze: the first step of the others is that without froz
     check(optim::lamb{});
 }
 
+TEST_CASE("equivalence/freeze: a network of which nothing is left to train is an error", "[equivalence]") {
+    CHECK_THROWS_WITH(trained(recipe(optim::freeze{.before = 5, .inner = optim::momentum{}}), 0),
+                      Catch::Matchers::Contains("trains no weight of the 5 layers of the network"));
+}
+
 TEST_CASE("equivalence/freeze: clipping looks at the gradients of the others", "[equivalence]") {
     // The first step of momentum shows the gradient.
     const auto start = trained(recipe(optim::momentum{}), 0), free = trained(recipe(optim::momentum{}), 1);

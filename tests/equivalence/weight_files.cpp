@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 4
 // Weights go through a file from one trainer to another one: the same predictions on other numbers of ranks.
+#include <algorithm>
 #include <boost/mpi/collectives/broadcast.hpp>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "lockstep/files/safetensors.hpp"
 #include "lockstep/infer/predictor.hpp"
 #include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/model/layout.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/saving/names.hpp"
@@ -63,6 +65,40 @@ struct raw_file {
         return bytes.substr(8, length);
     }
 };
+
+TEST_CASE("the first layers of another network go through a file", "[saving]") {
+    const shared_folder shared;
+    const std::string path = shared.path + "/net.safetensors";
+    const auto check = [&](const mpi::communicator& group, auto to) {
+        ls::trainer source{ls::comm::group{}, recipe(normalised, 1)};
+        source.load_weights(path);
+        const auto stored = source.all_weights(), before = to.all_weights();
+        to.load_weights(path, ls::layers_before{5});
+        const auto after = to.all_weights();
+        for (const auto& one : ls::weight_layout<typename decltype(source)::network>)
+            for (std::size_t i = one.offset; i < one.offset + one.size(); ++i)
+                CHECK(after[i] == (one.layer < 5 ? stored[i] : before[i]));
+        CHECK(stored != before);
+        CHECK(std::ranges::equal(to.running_statistics(), source.running_statistics()));
+        to.load_weights(path, ls::layers_before{0});
+        CHECK(to.all_weights() == after);
+        // The file has another network, of which all layers have these names and shapes.
+        to.load_weights(path, ls::layers_before{7});
+        CHECK(to.all_weights() == stored);
+        CHECK_THROWS_WITH(to.load_weights(path, ls::layers_before{8}), Catch::Contains("load 8 layers"));
+        CHECK_THROWS_WITH(to.load_weights(path), Catch::Contains("ls::layers_before{n}"));
+        group.barrier();
+    };
+    on_groups({3}, [&](const mpi::communicator& group) {
+        ls::trainer from{group, recipe(normalised, 1)};
+        from.fit(training.set(), ls::steps{5});
+        from.save_weights(path);
+        check(group, ls::trainer{group, recipe(of_equal_size, 2)});
+    });
+    on_groups({4}, [&](const mpi::communicator& group) {
+        check(group, ls::trainer{group, recipe(of_equal_size, 2, part::hybrid<part::data, part::model<2>>{})});
+    });
+}
 
 TEST_CASE("weights go through a file", "[saving]") {
     const shared_folder shared;

@@ -122,6 +122,10 @@ TEST_CASE("a metric that has to rise ends a run, too", "[training]") {
     CHECK_THROWS_WITH(
         trainer.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{.monitor = "recall"}),
         Catch::Contains("recall"));
+    ls::trainer other{world, recipe(0.3)};
+    CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()},
+                                ls::early_stopping{.monitor = "accuracy"}),
+                      Catch::Contains("set .larger_is_better = true for the accuracy"));
 }
 
 /// What each epoch had, and how often it came.

@@ -68,7 +68,8 @@ private:
 
 /// Signals that ask a program to end. A run stops after its step (core/stop_request.hpp). Where none listens, the rank
 /// says where it is and goes. Where a step takes long it says so and stays, for it may wait for a rank that is busy:
-/// `mpirun` sends SIGTERM to all when one was killed, and a second later ends them. A second SIGTERM ends it as well.
+/// `mpirun` sends SIGTERM to all when one was killed, and a second later ends them. A second SIGTERM ends it as well,
+/// where the step is late or 5 s have passed.
 class last_words {
     static constexpr int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
 
@@ -111,8 +112,10 @@ private:
     [[gnu::cold]] static void ask(int number) {
         const int reason = errno;
         using request = core::stop_request;
+        // SIGTERM may come twice at once, from mpirun and from the system that has started it.
         const bool again =
-            number == request::signal() && (number == SIGINT || (number == SIGTERM && request::is_late()));
+            number == request::signal() &&
+            (number == SIGINT || (number == SIGTERM && (request::is_late() || request::is_older_than(5))));
         if (again || !(request::is_heard() || request::is_stopping())) return say(number);
         request::ask(number);
         if (number == SIGTERM && !request::is_stopping()) look_soon();

@@ -79,8 +79,12 @@ public:
     /// What was asked for; 0: nothing.
     [[nodiscard]] static int signal() noexcept { return all().number.load(std::memory_order_relaxed); }
     static void ask(int number) noexcept {
-        all().asked.store(now(), std::memory_order_relaxed);
-        all().number.store(number, std::memory_order_relaxed);
+        if (all().number.exchange(number, std::memory_order_relaxed) != number)
+            all().asked.store(now(), std::memory_order_relaxed);
+    }
+    /// Whether it was asked for so long ago, in seconds.
+    [[nodiscard]] static bool is_older_than(double seconds) noexcept {
+        return signal() != 0 && now() - all().asked.load(std::memory_order_relaxed) > seconds;
     }
     /// The program has come to its end: a request to end changes nothing any more.
     static void ends() noexcept {

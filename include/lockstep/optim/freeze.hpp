@@ -16,8 +16,9 @@ namespace lockstep::optim {
 /// Weights of layers before number `before`, counted from 0 as in the summary, stay those that were loaded or drawn,
 /// bit for bit, with weight decay and norms as well; those of the others are updated by `inner`. For transfer learning:
 /// trainer.load_weights(path, layers_before{n}) takes the same layers from a file. Running statistics of frozen layers
-/// go on. Clipping leaves frozen gradients out of its norm, as PyTorch does for parameters without gradients. Backward
-/// and the exchange of frozen gradients are not saved. Memory: the slots of `inner` for all weights.
+/// go on. Not with sync::local_sgd, whose means change last bits. Clipping leaves frozen gradients out of its norm, as
+/// PyTorch does for parameters without gradients. Backward and the exchange of frozen gradients are not saved. Memory:
+/// the slots of `inner` for all weights.
 template <Optimizer Inner>
 struct freeze {
     static_assert(!Proposes<Inner>,

@@ -18,7 +18,8 @@ namespace lockstep::report {
 /// true} looks at the accuracy, or at a metric of validate{set, metrics}, which has to rise. With keep_best the weights
 /// of the best epoch come back at the end of the fit(); the optimizer's state stays that of the last step. One object
 /// goes on counting in further fits of a trainer, and begins anew with another trainer. What it knows is in
-/// checkpoints: a run that is resumed ends where it would have ended. Cost: a copy of the weights on every rank.
+/// checkpoints: a run that is resumed with the same monitor ends where it would have ended. Cost: a copy of the weights
+/// on every rank.
 struct early_stopping {
     static constexpr bool on_every_rank = true;     ///< it looks at all weights
     static constexpr bool needs_validation = true;  ///< of one that is named before it
@@ -43,6 +44,10 @@ struct early_stopping {
         if (!(least >= 0 && least < std::numeric_limits<double>::infinity()))
             core::fail(core::text("early_stopping has least = ", least, ", no finite number from 0 on"),
                        "take by how much the loss has to fall, or leave it out");
+        if (larger_is_better ? monitor == "loss" : monitor == "accuracy")
+            core::fail(
+                core::text("early_stopping looks at the ", monitor, ", and larger_is_better is ", larger_is_better),
+                "set .larger_is_better = true for the accuracy, and leave it out for the loss");
         is_past_ = from.is_past;
         if (is_past_) return true;           // what the checkpoint has is of a later part of the run
         if (is_used_ && from.run != run_) {  // another trainer, which has seen nothing of it

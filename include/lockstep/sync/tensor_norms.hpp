@@ -181,7 +181,9 @@ public:
                         squares[which] += run_->tree.sum(first + shard, run_->values.data() + which, numbers);
                 double frozen = 0;
                 if constexpr (optim::has_frozen_tensors<optimizer>)
-                    if (!optimizer_.trains({.layer = layer, .number = i})) frozen = std::exchange(squares[0], 0);
+                    if (const auto& one = fact.tensors[i];
+                        !optimizer_.trains({.layer = layer, .number = i, .rows = one.rows, .columns = one.columns}))
+                        frozen = std::exchange(squares[0], 0);
                 total += squares[0];
                 if (!std::isfinite(total + frozen + squares[1])) bad = std::min(bad, tensor);
                 norms_[tensor] = {.weights = std::sqrt(squares[1]), .gradient = std::sqrt(squares[0])};

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -139,11 +140,15 @@ struct checkpoints<Plan, void> {
         std::pair<std::vector<T>, std::vector<T>> out;
         core.on_all_ranks("load_weights", where, [&] {
             core.ranks.end_together();
-            const bool are_some = some.count < network::size;
+            const bool are_some = some.count != core::largest_size;
             if constexpr (engine<Plan>::looks_are_collective)
                 if (are_some) out.first = gather();
             const saving::long_waits others{core.ranks};
             saving::together(core.ranks, [&] {
+                if (are_some && some.count > network::size)
+                    core::fail(core::text("load_weights() was to load ", some.count, " layers, and the network has ",
+                                          network::size),
+                               "name as many as both networks have in common");
                 core::with_memory("a copy of all weights", (network::parameters + network::statistics) * sizeof(T),
                                   "use a machine with more memory, or fewer ranks on this one", [&] {
                                       out.first.resize(network::parameters);
@@ -183,10 +188,12 @@ private:
 
 /// `.workers` of the newest checkpoint in the folder (or of the one that it is), for the plan of a run that goes on
 /// from it on another number of ranks; 0 where there is none, or where nothing in its recipe has workers. `ranks`: as
-/// for a trainer. Throws core::error on all ranks alike. Collective.
+/// for a trainer; `timeout`: as in a plan. Throws core::error on all ranks alike. Collective.
 template <class Ranks>
-[[nodiscard, gnu::cold]] std::size_t workers_in(const Ranks& ranks, const std::string& folder) {
-    const comm::group all{ranks};
+[[nodiscard, gnu::cold]] std::size_t workers_in(const Ranks& ranks, const std::string& folder,
+                                                std::optional<std::chrono::duration<double>> timeout = {},
+                                                const std::source_location& where = std::source_location::current()) {
+    const comm::group all = comm::make_group(ranks, where, timeout.value_or(comm::default_timeout()));
     if (!saving::exists_in(all, folder)) return 0;
     std::size_t out = 0;
     for (const auto& [name, value] : saving::open(all, folder).facts.recipe)

@@ -344,6 +344,10 @@ template <class Plan>
                       "lockstep: workers with weights of their own exchange weights, which no compressor takes: use "
                       "compress::none{}, or "
                       "sync::every_step{}");
+        constexpr bool moves = averages_all_tensors<decltype(of.sync), std::remove_const_t<decltype(optimizer)>>;
+        static_assert(moves,
+                      "lockstep: workers with weights of their own average all of them, and freeze keeps some bit for "
+                      "bit: use sync::every_step{}, or leave freeze out");
         auto out = plan{
             .model = net,
             .loss = loss,
@@ -354,8 +358,8 @@ template <class Plan>
             .initialise = or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
-            .sync = or_else < syncs && is_made && promised && agrees && norms && whole &&
-                    exact > (of.sync, sync::every_step{}),
+            .sync = or_else < syncs && is_made && promised && agrees && norms && whole && exact &&
+                    moves > (of.sync, sync::every_step{}),
             .clip = clip,
             .factors = factors,
         };

@@ -208,6 +208,10 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         listens.step_begins(data_start);
         core.limit.step_begins(data_start);
         auto event = core.run_step(x, y);
+        // Observers may read the data set, or evaluate: it is read by one thread at a time.
+        auto wait_start = clock::now();
+        minibatches.wait();
+        core.totals.seconds.data += report::lap(wait_start);
         core.epoch_loss += event.loss * static_cast<double>(event.samples);
         core.epoch_samples += event.samples;
         core.position += event.samples;
@@ -234,10 +238,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
             event.seconds_asked = until.count;
         }
         made = {done, std::chrono::duration<double>(now - called).count(), stop_signal};
-        if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) {
-            (void)core.whole_weights();
-            minibatches.wait();  // an observer may evaluate
-        }
+        if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
         event.spent = core.spent_since();
         goes_on = true;
         report::each_in_turn([&](auto& one) { goes_on = tell_step(one, core.grid.rank, self, event) && goes_on; },
@@ -247,12 +248,10 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         if (stop_signal != 0 && core.position != 0) break;
         if (core.position != 0 && left > 0) continue;
         epoch.seconds = report::seconds_since(epoch_start);
-        if ((report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...)) {
+        if ((report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...))
             (void)core.whole_weights();
-            minibatches.wait();
-        } else {
+        else
             core.strategy.complete();
-        }
         const auto pause = clock::now();
         goes_on = true;
         report::each_in_turn([&](auto& one) { goes_on = tell_epoch(one, core.grid.rank, self, epoch) && goes_on; },
@@ -272,7 +271,6 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     // A fit() of no step has come by no epoch, and one that a signal has ended perhaps by none of late.
     if ((done == 0 || stop_signal != 0) && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...))
         (void)core.whole_weights();
-    minibatches.wait();
     report::each_at_the_end([&](auto& one) { tell_end(one, core.grid.rank, self, self.report()); }, observers...);
     core.ranks.end_together();  // observers of all ranks have had the chance to fail
     return made;

@@ -134,14 +134,14 @@ inline constexpr bool has_promised_words = true;
 template <class Sync, class Types>
     requires(is_sync<Sync, Types>&& sync::has_norms<Sync>&& Types::has_norms)
 inline constexpr bool has_promised_words<Sync, Types> =
-    requires(typename Sync::template strategy<Types> & strategy, std::span<const typename Types::value_type> weights) {
-    { strategy.measure_norms(weights) } -> std::same_as<std::size_t>;
+    requires(typename Sync::template strategy<Types> & strategy, std::span<typename Types::value_type> weights) {
+    { strategy.measure_norms(weights) } -> std::convertible_to<std::size_t>;
 };
 template <class Sync, class Types>
     requires(is_sync<Sync, Types>&& sync::takes_factors<Sync>&& Types::factors::are_used)
 inline constexpr bool has_promised_words<Sync, Types> =
     requires(const typename Sync::template strategy<Types>& strategy, std::size_t layer) {
-    { strategy.sends_factors(layer) } -> std::same_as<bool>;
+    { strategy.sends_factors(layer) } -> std::convertible_to<bool>;
 };
 template <class Clip>
 inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync::clips<Clip>;
@@ -154,6 +154,9 @@ inline constexpr bool norms_take_clip = !(optim::HasNormRule<Optimizer, T> && sy
 /// Workers with weights of their own are made of whole networks,
 template <class Sync, class Partition>
 inline constexpr bool holds_whole_networks = !sync::has_worker_weights<Sync> || Partition::shards == 1;
+/// change all of their weights, for the mean of equal numbers may differ from them in the last bit,
+template <class Sync, class Optimizer>
+inline constexpr bool averages_all_tensors = !sync::has_worker_weights<Sync> || !optim::has_frozen_tensors<Optimizer>;
 /// and average numbers as they are.
 template <class Sync, class Compressor>
 inline constexpr bool averages_exactly = !sync::has_worker_weights<Sync> || std::is_same_v<Compressor, compress::none>;

@@ -40,7 +40,6 @@ class trainer : public stepping<Plan> {
     using stepping<Plan>::core_;
     using T = typename core_type::T;
     using loss_type = typename core_type::loss_type;
-    static constexpr std::size_t shards = core_type::shards;
 
 public:
     using value_type = T;                                     ///< float or double
@@ -61,11 +60,11 @@ public:
     /// The same; the weights that were here are given back.
     trainer& operator=(trainer&&) noexcept = default;
 
-    /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is
+    /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until`:
     /// epochs{n}, steps{n} or seconds{s}, counted from where the last fit() stopped, or until_epoch{n} or
-    /// until_step{n}, counted from the start of the run. Returns what it did. `observers`: progress, logs,
-    /// validate, checkpoint. Throws core::interrupted, on all ranks alike, where a signal has ended it (see
-    /// ls::program). Collective.
+    /// until_step{n}, counted from the start of the run. Returns what it did. `observers`: progress, logs, validate,
+    /// checkpoint. Throws core::interrupted, on all ranks alike, where a signal has ended it (see ls::program).
+    /// Collective.
     template <class Dataset, class Until, class... Observers>
     report::fit_made fit(const Dataset& set, Until until, Observers&&... observers) {
         static_assert(is_epochs_or_steps<Until>,
@@ -142,21 +141,22 @@ public:
             core_->ranks.end_together();
         });
     }
-
     /// Weights and running statistics by name, in a safetensors file: for load_weights(), ls::predictor and other
     /// programs. Written by rank 0, and there as a whole or not. Throws core::error on all ranks alike. Collective.
     void save_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
         with_files([&](auto files) { files.save_weights(*core_, path, where, weights_now()); });
     }
     /// The same from such a file, or from state.safetensors of a checkpoint: names, shapes and network have to be those
-    /// of this trainer; with layers_before{n} those of n layers, all others stay. Every rank reads it.
-    void load_weights(const std::string& path, layers_before some = {},
-                      const std::source_location& where = std::source_location::current()) {
-        const auto read =
-            with_files([&](auto files) { return files.read_weights(*core_, path, some, where, weights_now()); });
-        load_weights(read.first, read.second, where);
+    /// of this trainer. Every rank reads it.
+    void load_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
+        load_weights(path, layers_before{}, where);
     }
-
+    /// layers_before{n}: those of n layers, of whatever network; all others stay (with sync::local_sgd, their mean).
+    void load_weights(const std::string& path, layers_before some,
+                      const std::source_location& where = std::source_location::current()) {
+        const auto all = with_files([&](auto of) { return of.read_weights(*core_, path, some, where, weights_now()); });
+        load_weights(all.first, all.second, where);
+    }
     /// Remembers the epoch with the least loss on a validation set, and with `weights` those of now. Checkpoints have
     /// it. For observers such as early_stopping. Collective.
     void remember_best(std::uint64_t epoch, double loss, bool weights = true,
@@ -165,7 +165,7 @@ public:
     }
     /// Its number, from 1; 0: none was remembered.
     [[nodiscard]] std::uint64_t best_epoch() const { return core_->best.epoch; }
-    /// Its loss.
+    /// Its loss, or what else was given in its place: less is better.
     [[nodiscard]] double best_loss() const { return core_->best.loss; }
     /// load_weights() of those that were remembered. Throws core::error where there are none. Collective.
     void load_best(const std::source_location& where = std::source_location::current()) {

@@ -83,6 +83,7 @@ struct engine {
           ranks{all.size() > 1 ? all : comm::group{}},  // alone, what fails here is nothing to others of the group
           grid{[&] {
               check(given);
+              require_trained_tensors<network>(given.optimizer);
               const std::size_t workers = !method::has_workers && !has_worker_weights ? 0
                                           : given.workers > 0                         ? given.workers
                                                                                       : ranks.size();

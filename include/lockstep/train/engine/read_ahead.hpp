@@ -129,7 +129,7 @@ public:
             },
             this);
     }
-    /// Waits for what is being read: a data set is never read by two threads at once. Its error is for take().
+    /// Waits for what is being read. Its error is for take().
     void wait() {
         if (begun_) thread_->wait();
     }

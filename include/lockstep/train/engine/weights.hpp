@@ -23,6 +23,7 @@
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/model/initialise.hpp"
 #include "lockstep/model/network.hpp"
+#include "lockstep/optim/concept.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/partition/redistribution.hpp"
 #include "lockstep/saving/agreed_error.hpp"
@@ -35,6 +36,21 @@ namespace lockstep::train {
 struct layers_before {
     std::size_t count = core::largest_size;  ///< the first one that is not meant
 };
+
+/// Throws core::error where an optimizer that leaves tensors as they are leaves all of them.
+template <class Network, class Optimizer>
+[[gnu::cold]] void require_trained_tensors(const Optimizer& optimizer) {
+    if constexpr (optim::has_frozen_tensors<Optimizer>) {
+        for (std::size_t layer = 0; layer < Network::size; ++layer)
+            for (std::size_t i = 0; i < Network::facts[layer].tensors.size(); ++i) {
+                const tensor::parameter& one = Network::facts[layer].tensors[i];
+                if (optimizer.trains({.layer = layer, .number = i, .rows = one.rows, .columns = one.columns})) return;
+            }
+        core::fail(core::text(Optimizer::name, "(", std::string{optimizer.settings()}, ") trains no weight of the ",
+                              Network::size, " layers of the network"),
+                   "freeze fewer layers: they count from 0, as in the summary");
+    }
+}
 
 /// Every weight as the rule says for its place in the uncut network.
 template <class Network, class T, class Rule>
