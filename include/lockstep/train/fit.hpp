@@ -208,10 +208,11 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         listens.step_begins(data_start);
         core.limit.step_begins(data_start);
         auto event = core.run_step(x, y);
-        // Observers may read the data set, or evaluate: it is read by one thread at a time.
-        auto wait_start = clock::now();
-        minibatches.wait();
-        core.totals.seconds.data += report::lap(wait_start);
+        if (core.plan.prefetch) {  // observers may read the data set, or evaluate: it is read by one thread at a time
+            auto wait_start = clock::now();
+            minibatches.wait();
+            core.totals.seconds.data += report::lap(wait_start);
+        }
         core.epoch_loss += event.loss * static_cast<double>(event.samples);
         core.epoch_samples += event.samples;
         core.position += event.samples;
