@@ -4,7 +4,7 @@
 //     [--seconds 2] [--turns 3] [--methods none,topk,..,adaptive] [--transport automatic|messages]
 //     [--links 10gbit,100mbit,10gbit [--steps 300]]
 // A JSON line for each: step_ms is the median of the last third of the steps, on the slowest rank, the median over
-// turns. A method has about so many seconds in a turn, and at least 5 steps; adaptive 100, in which its early
+// turns. A method has about so many seconds in a turn, and at least 5 steps; adaptive 150, in which its early
 // decisions are made and looked at, which stderr shows. Methods have a worker on each rank, and those of a list (none,
 // fp16, quantize8, quantize4, topk10, topk, onebit, randomk, powersgd, terngrad, adaptive) the usual settings.
 // --links: each method is trained once, for so many steps at each of these rates of the cluster's links; a line for
