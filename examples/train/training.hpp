@@ -188,8 +188,8 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
     std::optional<std::chrono::duration<double>> timeout;
     if (of.timeout >= 0) timeout = std::chrono::duration<double>{of.timeout};
     // What goes on from a checkpoint has its workers.
-    const std::size_t workers =
-        of.workers == 0 && goes_on(world, of.resume, of.checkpoint) ? ls::workers_in(world, of.resume, timeout) : of.workers;
+    std::size_t workers = of.workers;
+    if (workers == 0 && goes_on(world, of.resume, of.checkpoint)) workers = ls::workers_in(world, of.resume, timeout);
     const auto plan_for = [&](auto partition) {
         return ls::plan{.model = net,
                         .loss = ls::loss::softmax_cross_entropy{},
@@ -257,8 +257,9 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
                                          .decay = of.weight_decay},
                 one->compressor, every, unclipped);
         if (const auto* one = std::get_if<with_frozen_variance>(&compressor))
-            return with<1>(files, net, ls::optim::one_bit_adam{.warm_up = one->warm_up, .decay = of.weight_decay}, one->compressor, every,
-                           unclipped);
+            return with<1>(files, net,
+                           ls::optim::one_bit_adam{.warm_up = one->warm_up, .decay = of.weight_decay},
+                           one->compressor, every, unclipped);
         if (const auto* one = std::get_if<ls::compress::adaptive>(&compressor)) {
             auto telling = *one;
             if (!of.quiet)

@@ -158,34 +158,36 @@ inline constexpr bool keeps_state<R> = true;
 
 namespace detail {
 
-/// Whether a const object takes each of the calls that one takes which is not. A call is a lambda of (auto& object).
-template <class C, class... Calls>
-[[nodiscard]] consteval bool are_const(const Calls&...) {
-    return ((std::is_invocable_v<Calls, std::add_lvalue_reference_t<const C>> ||
-             !std::is_invocable_v<Calls, std::add_lvalue_reference_t<C>>)&&...);
-}
-#define LOCKSTEP_CALL(...)                                     \
-    [](auto& of) -> void requires requires { of.__VA_ARGS__; } \
-    {}
-/// Those of a compressor or a reduction that may be left out.
+/// Which optional members of a compressor or a reduction can be called for an object of this type, const or not.
+// clang-format off
 template <class C, class T>
-inline constexpr bool has_const_members = are_const<C>(
-    LOCKSTEP_CALL(slots()), LOCKSTEP_CALL(shared_slots()), LOCKSTEP_CALL(is_dense(matrix{})),
-    LOCKSTEP_CALL(sees_whole_tensors()), LOCKSTEP_CALL(varies()), LOCKSTEP_CALL(seals()), LOCKSTEP_CALL(changes()),
-    LOCKSTEP_CALL(check_feedback()), LOCKSTEP_CALL(sends_all(std::uint64_t{}, origin{})),
-    LOCKSTEP_CALL(template scratch_size<T>(1)), LOCKSTEP_CALL(template max_bytes<T>(1, std::uint64_t{}, origin{})),
-    LOCKSTEP_CALL(snap(std::span<T>{})), LOCKSTEP_CALL(encode_snapped(encoding<T>{}, std::span<T>{})),
-    LOCKSTEP_CALL(initialise(shared_pass<T>{})));
-#undef LOCKSTEP_CALL
+inline constexpr std::array callable_members{
+    requires(C& of) { of.slots(); },
+    requires(C& of) { of.shared_slots(); },
+    requires(C& of, const matrix& shape) { of.is_dense(shape); },
+    requires(C& of) { of.sees_whole_tensors(); },
+    requires(C& of) { of.varies(); },
+    requires(C& of) { of.seals(); },
+    requires(C& of) { of.changes(); },
+    requires(C& of) { of.check_feedback(); },
+    requires(C& of, std::uint64_t step, const origin& from) { of.sends_all(step, from); },
+    requires(C& of, std::size_t n) { of.template scratch_size<T>(n); },
+    requires(C& of, std::uint64_t step, const origin& from) { of.template max_bytes<T>(1, step, from); },
+    requires(C& of, std::span<T> values) { of.snap(values); },
+    requires(C& of, const encoding<T>& in, std::span<T> p) { of.encode_snapped(in, p); },
+    requires(C& of, const shared_pass<T>& all) { of.initialise(all); },
+};
+// clang-format on
 
 }  // namespace detail
 
 /// Whether optional members are const, as they are called: one that is not would be passed over in silence. Of the
 /// parts of a combinator as well.
 template <class C, class T>
-inline constexpr bool keeps_members = detail::has_const_members<C, T>;
+inline constexpr bool keeps_members = detail::callable_members<const C, T> == detail::callable_members<C, T>;
 template <template <class...> class Around, class... Parts, class T>
-inline constexpr bool keeps_members<Around<Parts...>, T> = detail::has_const_members<Around<Parts...>, T> &&
-                                                           (keeps_members<Parts, T> && ...);
+inline constexpr bool keeps_members<Around<Parts...>, T> =
+    detail::callable_members<const Around<Parts...>, T> == detail::callable_members<Around<Parts...>, T> &&
+    (keeps_members<Parts, T> && ...);
 
 }  // namespace lockstep::compress
