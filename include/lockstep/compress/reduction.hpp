@@ -186,8 +186,8 @@ inline constexpr std::array callable_members{
 template <class C, class T>
 inline constexpr bool keeps_members = detail::callable_members<const C, T> == detail::callable_members<C, T>;
 template <template <class...> class Around, class... Parts, class T>
-inline constexpr bool keeps_members<Around<Parts...>, T> =
-    detail::callable_members<const Around<Parts...>, T> == detail::callable_members<Around<Parts...>, T> &&
-    (keeps_members<Parts, T> && ...);
+inline constexpr bool keeps_members<Around<Parts...>, T> = detail::callable_members<const Around<Parts...>, T> ==
+                                                               detail::callable_members<Around<Parts...>, T> &&
+                                                           (keeps_members<Parts, T> && ...);
 
 }  // namespace lockstep::compress
