@@ -9,8 +9,11 @@
 
 std::optional<int> benchmark::run_optimizers(const boost::mpi::communicator& world, const options& of,
                                              const chosen_compressor& chosen) {
+    // Outside of the momentum, whose effect on it is that of this divisor.
+    const double decay = of.weight_decay / (1 - of.momentum);
     if (const auto* one = std::get_if<example::with_momentum_of_workers>(&chosen))
-        return run(world, of, one->compressor, ls::optim::deep_gradient{.momentum = of.momentum});
+        return run(world, of, one->compressor,
+                   ls::optim::deep_gradient{.momentum = of.momentum, .nesterov = true, .decay = decay});
     if (const auto* one = std::get_if<example::with_frozen_variance>(&chosen))
         return run(world, of, one->compressor, ls::optim::one_bit_adam{.warm_up = one->warm_up});
     return {};

@@ -5,5 +5,5 @@
 
 std::optional<int> benchmark::run_trees(const boost::mpi::communicator& world, const options& of,
                                         const chosen_compressor& chosen) {
-    return run_one_of<ls::compress::none, ls::compress::half, ls::compress::bfloat16>(world, of, chosen);
+    return run_one_of<ls::compress::none, example::half_sums, example::bfloat16_sums>(world, of, chosen);
 }
