@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels for float, of every header that says LOCKSTEP_TEMPLATE.
+// Templates that are compiled once, of every header that says LOCKSTEP_TEMPLATE: kernels for float, first weights.
 #define LOCKSTEP_COMPILES_TEMPLATES
 #include "lockstep/kernels/convolution/convolution.hpp"
 #include "lockstep/kernels/convolution/depthwise.hpp"
@@ -19,3 +19,5 @@
 #include "lockstep/kernels/pooling/pooled_convolution.hpp"
 #include "lockstep/kernels/pooling/pooled_gradients.hpp"
 #include "lockstep/kernels/pooling/pooling.hpp"
+#include "lockstep/model/initialise.hpp"
+#include "lockstep/tensor/fence.hpp"

@@ -265,6 +265,9 @@ void describe(CLI::App& app, example::options& of) {
         "--sync local has workers, with those of the checkpoint); the newest two stay");
     app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")
         ->transform(example::whole_number(1))->capture_default_str();
+    app.add_flag("--checkpoint-behind", of.checkpoint_behind,
+                 "a thread of each rank writes checkpoints during the steps; takes memory for a second state")
+        ->needs("--checkpoint");
     add_path("--resume", of.resume,
                    "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all; "
                    "the folder of --checkpoint may be without one: a first start");

@@ -45,6 +45,7 @@ struct options {
     std::string tensorboard;  // folder
     std::string checkpoint;  // folder; empty: none
     std::size_t checkpoint_every = 500;
+    bool checkpoint_behind = false;
     std::string resume;
     std::vector<std::string> may_change{};
     std::string save_weights, load_weights;

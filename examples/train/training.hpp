@@ -153,7 +153,8 @@ int fit(const chosen_files& files, const Plan& plan) {
     chosen_logs logs{of, world.rank() == 0, table, of.net, of.timeline.empty() ? "" : of.timeline + ".svg",
                      5,  &messages};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
-    chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
+    chosen_checkpoints checkpoints{
+        {.folder = of.checkpoint, .every = of.checkpoint_every, .write_behind = of.checkpoint_behind}};
     if (goes_on(world, of.resume, of.checkpoint)) {
         trainer.resume(of.resume, of.may_change);
         if (world.rank() == 0 && !of.quiet)

@@ -29,15 +29,18 @@ enum class purpose : std::uint8_t {
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11): four words for each 128-bit counter. About 10 ns a call.
 [[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint32_t key0,
                                                             std::uint32_t key1) noexcept {
+    auto [c0, c1, c2, c3] = counter;
     for (int round = 0; round < 10; ++round) {
-        const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter[0];
-        const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * counter[2];
-        counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(b),
-                   static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(a)};
+        const std::uint64_t a = std::uint64_t{0xD2511F53U} * c0;
+        const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * c2;
+        c0 = static_cast<std::uint32_t>(b >> 32) ^ c1 ^ key0;
+        c1 = static_cast<std::uint32_t>(b);
+        c2 = static_cast<std::uint32_t>(a >> 32) ^ c3 ^ key1;
+        c3 = static_cast<std::uint32_t>(a);
         key0 += 0x9E3779B9U;
         key1 += 0xBB67AE85U;
     }
-    return counter;
+    return {c0, c1, c2, c3};
 }
 
 /// One sequence of random words, addressed by index: word i is the same for every caller and in every order.

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/tensor/parameter.hpp"
 
@@ -77,5 +78,9 @@ void initialise(const tensor::parameter& of, std::span<T> weights, std::size_t f
                                                                : T{0};
         }
 }
+LOCKSTEP_TEMPLATE(initialise<float, he>);
+LOCKSTEP_TEMPLATE(initialise<double, he>);
+LOCKSTEP_TEMPLATE(initialise<float, glorot>);
+LOCKSTEP_TEMPLATE(initialise<double, glorot>);
 
 }  // namespace lockstep::model

@@ -56,14 +56,7 @@ public:
     template <class T>
     void wrote(const T* first, std::size_t count, std::string_view what) const {
         if (first == nullptr) return;
-        std::size_t at = 0;
-        for (constexpr std::size_t some = 64; at + some <= count; at += some) {  // without a branch for each: vectors
-            unsigned found = 0;
-            for (std::size_t i = 0; i < some; ++i) found |= tensor::is_poison(first[at + i]) ? 1U : 0U;
-            if (found != 0) break;
-        }
-        while (at < count && !tensor::is_poison(first[at])) ++at;
-        if (at < count) fail_of_poison(what, at);
+        if (const std::size_t at = tensor::find_poison(first, count); at < count) fail_of_poison(what, at);
     }
     /// It has run: the gaps are checked, and pieces that end are closed.
     void leave();
