@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Templates that are compiled once, of every header that says LOCKSTEP_TEMPLATE: kernels for float, first weights.
+// Templates that are compiled once, of every header that says LOCKSTEP_TEMPLATE: kernels for float, initial weights.
 #define LOCKSTEP_COMPILES_TEMPLATES
 #include "lockstep/kernels/convolution/convolution.hpp"
 #include "lockstep/kernels/convolution/depthwise.hpp"

@@ -9,7 +9,7 @@
 
 std::optional<int> benchmark::run_optimizers(const boost::mpi::communicator& world, const options& of,
                                              const chosen_compressor& chosen) {
-    // Outside of the momentum, whose effect on it is that of this divisor.
+    // Decay does not pass through the momentum here: 1 / (1 - momentum) is the sum of what a term there adds.
     const double decay = of.weight_decay / (1 - of.momentum);
     if (const auto* one = std::get_if<example::with_momentum_of_workers>(&chosen))
         return run(world, of, one->compressor,

@@ -5,7 +5,9 @@
 //               `remove - path`; and `flush - path` for a folder whose names were flushed. Fields are cut by tabs
 //   KEY         the content of a file, as it was when it was last flushed
 //   inode-N     the key of the file with this number
-// With LOCKSTEP_DISK_LIES nothing is flushed: what the test has to find.
+// Lines begin and end with a line break, so that one which a kill has cut stands alone. A content goes when the removal
+// of its file is on the disk. Without ranks: tests/unit/saving/power_off.cpp.
+// LOCKSTEP_DISK_LIES: no flush is noted, and `stopping` has to fail.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,8 +21,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -49,12 +55,27 @@ bool is_in(std::string_view path) {
            (path.size() == folder().size() || path[folder().size()] == '/');
 }
 
+/// Changes of names by this process, and what it has removed.
+struct {
+    std::mutex one_at_a_time;
+    std::size_t count = 0;
+    std::map<std::string, std::size_t> last_in;                ///< of each folder
+    std::vector<std::pair<std::size_t, std::string>> removed;  ///< change, key
+} changes;
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
 /// One write for each line, which no other process can cut.
 void note(const std::string& what, const std::string& how, const std::string& path) {
-    const std::string line = what + '\t' + how + '\t' + path + '\n', file = shadow("changes");
+    const std::string line = '\n' + what + '\t' + how + '\t' + path + '\n', file = shadow("changes");
     const int to = open_really(file, O_WRONLY | O_APPEND | O_CREAT);
     if (to < 0 || ::write(to, line.data(), line.size()) != static_cast<ssize_t>(line.size())) give_up(file);
     ::close(to);
+    if (what == "flush") return;
+    const std::lock_guard guard{changes.one_at_a_time};
+    ++changes.count;
+    changes.last_in[folder_of(path)] = changes.count;
+    if (what == "rename") changes.last_in[folder_of(how)] = changes.count;
 }
 
 void write_whole(const std::string& path, const std::string& bytes) {
@@ -79,9 +100,16 @@ std::string read_whole(const std::string& path) {
     return out;
 }
 
-std::string inode_of(int file, struct stat& about) {
-    if (::fstat(file, &about) != 0) give_up("fstat");
-    return shadow("inode-" + std::to_string(about.st_ino));
+std::string key_file(const struct stat& about) { return shadow("inode-" + std::to_string(about.st_ino)); }
+
+/// What was removed before the last change in this folder will not come back.
+void forget_removed(const std::string& flushed) {
+    const std::lock_guard guard{changes.one_at_a_time};
+    std::erase_if(changes.removed, [&](const auto& one) {
+        const bool is_durable = one.first < changes.last_in[flushed];
+        if (is_durable) ::unlink(shadow(one.second).c_str());  // not in the folder: not noted
+        return is_durable;
+    });
 }
 
 void note_flush(int file) {
@@ -90,13 +118,20 @@ void note_flush(int file) {
     char path[4096];
     const ssize_t length = ::readlink(link.c_str(), path, sizeof path);
     if (length <= 0 || !is_in({path, static_cast<std::size_t>(length)})) return;
+    const std::string name{path, static_cast<std::size_t>(length)};
     struct stat about {};
-    const std::string inode = inode_of(file, about);
-    if (S_ISDIR(about.st_mode)) return note("flush", "-", {path, static_cast<std::size_t>(length)});
-    // What several ranks have flushed is there: one copies at a time.
+    if (::fstat(file, &about) != 0) give_up("fstat");
+    if (about.st_nlink == 0) return;
+    if (S_ISDIR(about.st_mode)) {
+        note("flush", "-", name);
+        return forget_removed(name);
+    }
+    // Several ranks flush one file: one copies it at a time. What they wrote since the flush may be in the copy, as on
+    // a disk.
     const int lock = open_really(shadow("lock"), O_RDWR | O_CREAT);
-    if (lock < 0 || ::flock(lock, LOCK_EX) != 0) give_up("lock");
-    write_whole(shadow(read_whole(inode)), read_whole({path, static_cast<std::size_t>(length)}));
+    while (lock >= 0 && ::flock(lock, LOCK_EX) != 0)
+        if (errno != EINTR) give_up("lock");
+    write_whole(shadow(read_whole(key_file(about))), read_whole(name));
     ::close(lock);
 }
 
@@ -109,7 +144,8 @@ int open_and_note(const F& call, const char* path, int flags, mode_t mode) {
     if (::getrandom(&token, sizeof token, 0) != sizeof token) give_up("getrandom");
     const std::string key = "file-" + std::to_string(token);
     struct stat about {};
-    write_whole(inode_of(out, about), key);
+    if (::fstat(out, &about) != 0) give_up("fstat");
+    write_whole(key_file(about), key);
     note("make", key, path);
     return out;
 }
@@ -154,8 +190,14 @@ int rename(const char* from, const char* to) noexcept {
 }
 int unlink(const char* path) noexcept {
     static const auto call = real<int(const char*)>("unlink");
+    struct stat about {};
+    const bool is_noted = is_in(path) && ::lstat(path, &about) == 0 && ::access(key_file(about).c_str(), R_OK) == 0;
+    const std::string key = is_noted ? read_whole(key_file(about)) : "";
     const int out = call(path);
-    if (out == 0 && is_in(path)) note("remove", "-", path);
+    if (out != 0 || !is_in(path)) return out;
+    note("remove", "-", path);
+    const std::lock_guard guard{changes.one_at_a_time};
+    if (is_noted) changes.removed.emplace_back(changes.count, key);
     return out;
 }
 int rmdir(const char* path) noexcept {

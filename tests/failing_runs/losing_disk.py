@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """losing_disk.py begin FOLDER: what is in it now is on the disk (see losing_disk.cpp, which notes what changes).
 losing_disk.py lose FOLDER SEED: the folder becomes what a loss of power would have left, and begins anew. Names are
-changed in order; those that come before a flush of their folder stay, later ones as far as the seed says. A file has
-what it had when it was last flushed; without a flush it is empty, has zeros, or a part of what was written."""
+changed in order, as file systems with a journal do it: a flush of a folder keeps the changes in it and all before them,
+and of later ones as many as the seed says. A file has what it had when it was last flushed; without a flush it is
+empty, has zeros, or a part of what was written."""
 import random
 import shutil
 import sys
@@ -17,13 +18,21 @@ def begin(folder, shadow):
     (shadow / "changes").touch()
 
 
+def names(folder):
+    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*"))
+
+
 def inside(path, folder):
     return path == folder or path.startswith(folder + "/")
 
 
 def lose(folder, shadow, seed):
     draw = random.Random(seed)
-    lines = [line.split("\t") for line in (shadow / "changes").read_text().splitlines()]
+    text = (shadow / "changes").read_text()
+    lines = [line.split("\t") for line in text[:text.rfind("\n") + 1].splitlines()]
+    lines = [line for line in lines if len(line) == 3]  # not one that a kill has cut
+    if not lines and names(folder) != names(shadow / "base"):
+        sys.exit("losing_disk: the folder has changed and nothing was noted: the library was not loaded")
     changes, stay = [], 0
     for what, how, path in lines:
         if what != "flush":
@@ -49,7 +58,8 @@ def lose(folder, shadow, seed):
             there = {name: of for name, of in there.items() if not inside(name, how) and not inside(name, path)} | moved
     live = {}
     for one in shadow.glob("inode-*"):
-        live[one.read_text()] = int(one.name.removeprefix("inode-"))
+        if one.suffix != ".new":
+            live[one.read_text()] = int(one.name.removeprefix("inode-"))
     now = {one.stat().st_ino: one for one in folder.rglob("*") if one.is_file()}
 
     def content(of):

@@ -64,7 +64,7 @@ template <std::floating_point T>
 #if defined(LOCKSTEP_CHECK_MEMORY)
 
 /// The first number that came out of poison, or `count`.
-template <class T>
+template <std::floating_point T>
 [[nodiscard]] std::size_t find_poison(const T* first, std::size_t count) noexcept {
     std::size_t at = 0;
     for (constexpr std::size_t some = 64; at + some <= count; at += some) {  // without a branch for each: vectors
