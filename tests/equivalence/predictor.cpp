@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "equivalence/support.hpp"
+#include "lockstep/data/digits.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/depthwise_conv.hpp"
 #include "lockstep/layers/layer_norm.hpp"
@@ -120,12 +121,20 @@ TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
     CHECK_THROWS_WITH(
         (ls::predictor{normed, std::span<const float>{scale_and_shift}, std::span<const float>{swapped}}),
         Catch::Contains("a predictor was given -2 at position 1 of 0.batch_norm.variance; pass running_"));
+    constexpr auto refused = ls::sequential{ls::input<3>, batch_norm{.epsilon = -0.5}};
+    CHECK_THROWS_WITH(
+        (ls::predictor{refused, std::span<const float>{scale_and_shift}, std::span<const float>{scale_and_shift}}),
+        Catch::Contains("batch_norm has epsilon = -0.5"));
     ls::predictor one{net, weights, none};
     std::vector<float> x(2 * sample::size);
     CHECK_THROWS_WITH(one.predict(std::span<const float>{x}.first(100)), Catch::Contains("100 numbers"));
     x[sample::size + 3] = std::numeric_limits<float>::quiet_NaN();
     CHECK_THROWS_WITH(one.predict(std::span<const float>{x}),
                       Catch::Contains("row 1 of x") && Catch::Contains("position 3"));
+    constexpr auto of_digits = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<2>{}};
+    const std::vector<float> small(28 * 28 * 2 + 2);
+    CHECK_THROWS_WITH((ls::predictor{of_digits, small, none}.predict(ls::data::digits{.count = 4, .deviation = -1})),
+                      Catch::Contains("deviation"));
     // Of a data set that is read in several parts.
     samples<> bad{300};
     bad.x[290 * sample::size + 7] = std::numeric_limits<float>::infinity();

@@ -152,8 +152,8 @@ int main(int, char** arguments) try {
           {.images = ls::infer::image_order::channels_rows_columns, .input = "pictures", .output = "maps"});
     write("flat_image", ls::sequential{ls::input<3, 4, 2>, relu{}, flatten{}, dropout{}}, 2);
     write("two_extents",
-          ls::sequential{ls::input<6, 5>, local_response_norm{.alpha = 0.2}, batch_norm{},
-                         ls::concatenate{ls::path{}, gelu{}, relu{}}, flatten{}},
+          ls::sequential{ls::input<6, 5>, local_response_norm{.alpha = 0.2}, local_response_norm{.alpha = 0},
+                         batch_norm{}, ls::concatenate{ls::path{}, gelu{}, relu{}}, flatten{}},
           3);
     write("nothing", ls::sequential{ls::input<4>, dropout{}}, 2);
     write("joined_flat",

@@ -126,6 +126,12 @@ TEST_CASE("a metric that has to rise ends a run, too", "[training]") {
     CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()},
                                 ls::early_stopping{.monitor = "accuracy"}),
                       Catch::Contains("set .larger_is_better = true for the accuracy"));
+    CHECK_THROWS_WITH(
+        other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{.monitor = "r_squared"}),
+        Catch::Contains("set .larger_is_better = true for the r_squared"));
+    CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()},
+                                ls::early_stopping{.monitor = "max_error", .larger_is_better = true}),
+                      Catch::Contains("leave .larger_is_better out for the max_error"));
 }
 
 /// What each epoch had, and how often it came.

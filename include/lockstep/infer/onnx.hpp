@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/core/replacement.hpp"
@@ -98,7 +99,11 @@ private:
                                                  count);
         };
         const auto channels = static_cast<std::int64_t>(of.channels);
-        const auto image = graph_.operation("Reshape", at, {of.name, extents("image", {0, channels, -1})});
+        std::size_t all = 1;
+        for (const std::size_t extent : of.extents) all *= extent;
+        // Without -1, which readers cannot infer for 0 rows.
+        const auto pixels = static_cast<std::int64_t>(all / of.channels);
+        const auto image = graph_.operation("Reshape", at, {of.name, extents("image", {0, channels, pixels})});
         const auto turned = graph_.operation("Transpose", at, {image}, {{"perm", {0, 2, 1}}});
         of.name = graph_.operation("Flatten", at, {turned}, {{"axis", 1}});
         of.channels = 1;
@@ -185,6 +190,8 @@ template <class Net, class Weights, class Statistics>
                                      const onnx_options& how = {}) {
     using T = std::remove_cvref_t<decltype(*weights.data())>;
     const std::span<const T> numbers{weights.data(), weights.size()}, others{statistics.data(), statistics.size()};
+    core::for_each_index<model::network<Net, 1>::size>(
+        [&](auto index) { core::check_inner_part(net.template node<index>()); });
     detail::require_numbers<T, model::network<Net, 1>>(numbers, others);
     if (!detail::is_identifier(how.input) || !detail::is_identifier(how.output) || how.input == how.output)
         core::fail(core::text("an ONNX file with the input '", core::excerpt(how.input), "' and the output '",

@@ -4,6 +4,7 @@
 // Tested by tests/unit/infer/onnx.cpp.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <numbers>
 #include <span>
@@ -191,6 +192,9 @@ struct onnx_layer<layer_api::layer_norm_layer<S>> {
 template <std::size_t Window, tensor::Shape S>
 struct onnx_layer<layer_api::local_response_norm_layer<Window, S>> {
     static void write(const auto& layer, auto& node) {
+        if (layer.alpha == 0)  // which ONNX Runtime refuses in an LRN
+            return node.gives(
+                node.operation("Mul", {node.x(), node.number("factor", std::pow(layer.offset, -layer.beta))}));
         node.gives(detail::over_channels<S>(node, [&](const std::string& x) {
             return node.operation("LRN", {x},
                                   {{"size", Window},

@@ -16,6 +16,7 @@
 
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/concept.hpp"
@@ -113,6 +114,7 @@ public:
         requires requires { typename Dataset::sample; }
     [[nodiscard]] std::vector<T> predict(const Dataset& set) {
         using label = typename Dataset::label;
+        data::check_set(set);
         std::vector<std::uint64_t> rows(how_.rows);
         std::vector<T> x(how_.rows * input::size), out;
         std::vector<tensor::label_element<label, T>> y(how_.rows * tensor::label_size<label>);
@@ -142,7 +144,7 @@ public:
 
 private:
     predictor(const Net& net, const options& how)
-        : net_{net},
+        : net_{checked(net)},
           how_{sound(how)},
           team_{how.threads},
           weights_(network::parameters),
@@ -150,6 +152,12 @@ private:
           plan_{nodes()} {
         memory_ = arena_.reserve<std::byte>(plan_.bytes);
         arena_.allocate();
+    }
+
+    /// The settings of its layers, as a trainer looks at them.
+    [[nodiscard, gnu::cold]] static const Net& checked(const Net& net) {
+        core::for_each_index<size>([&](auto index) { core::check_inner_part(net.template node<index>()); });
+        return net;
     }
 
     [[nodiscard, gnu::cold]] static const options& sound(const options& how) {

@@ -29,7 +29,8 @@ namespace lockstep::optim {
 ///   factor masking        u = 0 where sent
 ///   commit                w -= rate (mean of what was sent + decay w), without decay w where pass.decays is false
 /// The decay is outside of the momentum: to have the effect of an L2 term that goes through it, divide by 1 - momentum.
-/// Masking shortens the momentum of gradients, not the decay's, which weighs more beside them, as in the published code.
+/// Masking shortens the momentum of gradients alone, so the decay weighs more beside them; so it does in the published
+/// code, where it has a momentum of its own that nothing masks.
 /// Tensors that travel as they are, and those of which a message has all numbers (a ratio of 1, the steps before
 /// warm_up::start but for another `first` than none), keep all of u: their sum is plain momentum, as in the published
 /// code. A number that was sent and is exactly 0 counts as not sent. The warm-up of the ratio belongs to the

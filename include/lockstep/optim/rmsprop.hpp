@@ -49,11 +49,14 @@ struct rmsprop {
         return core::text("decay=", decay, " epsilon=", epsilon, " momentum=", momentum, " centered=", Slots.centered);
     }
 
-    /// Throws core::error unless decay and momentum lie in [0, 1), epsilon is positive as a float too, and a momentum
-    /// has its slot.
+    /// Throws core::error unless decay (above 0 where centered) and momentum lie in [0, 1), epsilon is positive as a
+    /// float too, and a momentum has its slot.
     void check() const {
         if (!(decay >= 0 && decay < 1))
             core::fail(core::text("rmsprop has decay = ", decay, ", outside [0, 1)"), "take a decay such as 0.99");
+        if (Slots.centered && decay == 0)
+            core::fail("rmsprop is centered and has decay = 0, so that each variance is 0",
+                       "take a decay such as 0.99");
         if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
             core::fail(core::text("rmsprop has epsilon = ", epsilon, ", below 1e-37 or not finite"),
                        "take a small positive number such as 1e-8");

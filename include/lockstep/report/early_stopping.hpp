@@ -44,10 +44,13 @@ struct early_stopping {
         if (!(least >= 0 && least < std::numeric_limits<double>::infinity()))
             core::fail(core::text("early_stopping has least = ", least, ", no finite number from 0 on"),
                        "take by how much the loss has to fall, or leave it out");
-        if (larger_is_better ? monitor == "loss" : monitor == "accuracy")
+        const bool rises = monitor == "accuracy" || monitor == "top_k" || monitor == "r_squared";
+        const bool falls = monitor == "loss" || monitor == "max_error";
+        if (larger_is_better ? falls : rises)
             core::fail(
                 core::text("early_stopping looks at the ", monitor, ", and larger_is_better is ", larger_is_better),
-                "set .larger_is_better = true for the accuracy, and leave it out for the loss");
+                core::text(rises ? "set .larger_is_better = true for the " : "leave .larger_is_better out for the ",
+                           monitor));
         is_past_ = from.is_past;
         if (is_past_) return true;           // what the checkpoint has is of a later part of the run
         if (is_used_ && from.run != run_) {  // another trainer, which has seen nothing of it

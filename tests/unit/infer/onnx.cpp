@@ -143,6 +143,11 @@ TEST_CASE("infer/onnx: what cannot be written is an error with the values") {
     // Those of constants and operations, too.
     for (const std::string name : {"0.conv.weight", "0.conv.Conv.0", "x.Transpose.0", "1x", "a b"})
         CHECK_THAT(said([&] { (void)bytes({.output = name}); }), Catch::Contains("and the output '" + name + "'"));
+    const auto refused = ls::sequential{ls::input<2>, batch_norm{.epsilon = -0.5}};
+    CHECK_THAT(said([&] {
+                   ls::write_onnx(path, refused, std::vector<float>{1, 1, 0, 0}, std::vector<float>{0, 0, 1, 1});
+               }),
+               Catch::Contains("batch_norm has epsilon = -0.5"));
     const auto mute = ls::sequential{ls::input<3>, silent{}};
     CHECK_THAT(said([&] { ls::write_onnx(path, mute, std::vector<float>{}, std::vector<float>{}); }),
                Catch::Contains("layer 0.silent wrote no ONNX value"));

@@ -418,6 +418,9 @@ TEST_CASE("optim: check names the value and the remedy", "[optim]") {
                       Catch::Contains("momentum has beta = 2"));
     CHECK_NOTHROW(weight_decay{.rate = 0, .inner = sgd{}}.check());
     CHECK_NOTHROW(adamw{}.check());
+    CHECK_NOTHROW(rmsprop<>{.decay = 0}.check());
+    CHECK_THROWS_WITH((rmsprop<rmsprop_slots{.centered = true}>{.decay = 0}.check()),
+                      Catch::Contains("rmsprop is centered and has decay = 0"));
     CHECK_THROWS_WITH(
         adamw{.decay = -1}.check(),
         "lockstep: adamw has decay = -1, negative or not finite; take a decay such as 0.01, or 0 for none");
