@@ -122,16 +122,14 @@ TEST_CASE("a metric that has to rise ends a run, too", "[training]") {
     CHECK_THROWS_WITH(
         trainer.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{.monitor = "recall"}),
         Catch::Contains("recall"));
-    ls::trainer other{world, recipe(0.3)};
-    CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()},
-                                ls::early_stopping{.monitor = "accuracy"}),
-                      Catch::Contains("set .larger_is_better = true for the accuracy"));
-    CHECK_THROWS_WITH(
-        other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{.monitor = "r_squared"}),
-        Catch::Contains("set .larger_is_better = true for the r_squared"));
-    CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()},
-                                ls::early_stopping{.monitor = "max_error", .larger_is_better = true}),
-                      Catch::Contains("leave .larger_is_better out for the max_error"));
+    const auto refuses = [&](const ls::early_stopping& by, const std::string& why) {
+        ls::trainer other{world, recipe(0.3)};
+        CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{by}),
+                          Catch::Contains(why));
+    };
+    refuses({.monitor = "accuracy"}, "set .larger_is_better = true for the accuracy");
+    refuses({.monitor = "r_squared"}, "set .larger_is_better = true for the r_squared");
+    refuses({.monitor = "max_error", .larger_is_better = true}, "leave .larger_is_better out for the max_error");
 }
 
 /// What each epoch had, and how often it came.
