@@ -162,14 +162,6 @@ int open(const char* path, int flags, ...) {
     static const auto call = real<int(const char*, int, ...)>("open");
     return open_and_note(call, path, flags, mode);
 }
-int open64(const char* path, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    const auto mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : mode_t{0};
-    va_end(rest);
-    static const auto call = real<int(const char*, int, ...)>("open64");
-    return open_and_note(call, path, flags, mode);
-}
 int fsync(int file) {
     static const auto call = real<int(int)>("fsync");
     const int out = call(file);
