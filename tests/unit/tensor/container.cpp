@@ -2,6 +2,7 @@
 #include "lockstep/tensor/container.hpp"
 
 #include <array>
+#include <boost/multi_array.hpp>
 #include <catch2/catch.hpp>
 #include <deque>
 #include <vector>
@@ -9,6 +10,11 @@
 #include <xtensor/views/xview.hpp>
 #else
 #include <xtensor/xview.hpp>
+#endif
+
+#if __has_include(<eigen3/unsupported/Eigen/CXX11/Tensor>)
+#include <eigen3/Eigen/Core>
+#include <eigen3/unsupported/Eigen/CXX11/Tensor>
 #endif
 
 #include "lockstep/tensor/xtensor.hpp"
@@ -101,3 +107,88 @@ TEST_CASE("tensor/container: the message names the argument, the shape found and
                                            std::array<std::size_t, 2>{4, 3}),
                       Catch::Contains("x (shape 4x4x3) is not contiguous"));
 }
+
+TEST_CASE("tensor/container: Boost.MultiArray has all its elements, and its order is checked", "[tensor]") {
+    using cube = boost::multi_array<float, 3>;
+    cube all(boost::extents[3][4][5]);
+    CHECK(tensor::view_samples(all, "x", image).data() == all.data());
+    CHECK(tensor::view_samples(all, "x", image).size() == 60);
+    CHECK_THROWS_WITH(tensor::view_samples(all, "x", std::array<std::size_t, 1>{4}),
+                      Catch::Contains("x has the shape 3x4x5, expected nx4;"));
+    const cube turned(boost::extents[3][4][5], boost::fortran_storage_order());
+    CHECK_THROWS_WITH(tensor::view_samples(turned, "x", image),
+                      Catch::Contains("x (shape 3x4x5) is not contiguous in row-major order"));
+}
+
+namespace {
+
+/// As Kokkos::View<float**, LayoutLeft or LayoutRight>.
+struct view_2d {
+    std::vector<float> numbers;
+    std::array<std::size_t, 2> extents, strides;
+    [[nodiscard]] const float* data() const { return numbers.data(); }
+    [[nodiscard]] std::size_t size() const { return numbers.size(); }
+    [[nodiscard]] static constexpr unsigned rank() { return 2; }
+    [[nodiscard]] std::size_t extent(std::size_t d) const { return extents[d]; }
+    [[nodiscard]] std::size_t stride(std::size_t d) const { return strides[d]; }
+};
+
+}  // namespace
+
+TEST_CASE("tensor/container: views with extent() and stride() are checked", "[tensor]") {
+    const std::array<std::size_t, 1> three{3};
+    const view_2d right{std::vector<float>(12), {4, 3}, {3, 1}}, left{std::vector<float>(12), {4, 3}, {1, 4}};
+    CHECK(tensor::view_samples(right, "x", three).size() == 12);
+    CHECK_THROWS_WITH(tensor::view_samples(left, "x", three), Catch::Contains("not contiguous in row-major order"));
+    CHECK_THROWS_WITH(tensor::view_samples(right, "x", std::array<std::size_t, 1>{4}),
+                      Catch::Contains("x has the shape 4x3, expected nx4"));
+}
+
+#if __has_include(<eigen3/unsupported/Eigen/CXX11/Tensor>)
+TEST_CASE("tensor/container: a matrix of Eigen has a row for each sample, in row-major order", "[tensor]") {
+    using by_rows = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+    const std::array<std::size_t, 1> three{3};
+    const by_rows rows = by_rows::Random(7, 3);
+    CHECK(tensor::view_samples(rows, "x", three).data() == rows.data());
+    CHECK(tensor::view_samples(rows, "x", three).size() == 21);
+    CHECK(tensor::view_samples(rows.middleRows(2, 4), "x", three).data() == rows.data() + 6);
+    CHECK(tensor::view_samples(Eigen::Map<const by_rows>(rows.data(), 7, 3), "x", three).size() == 21);
+    CHECK(tensor::view_samples(by_rows(by_rows::Random(2, 20)), "x", image).size() == 40);
+
+    const Eigen::MatrixXf columns = rows, square = Eigen::MatrixXf::Random(3, 3);
+    const std::string order =
+        " is not contiguous in row-major order; declare it with Eigen::RowMajor, or copy it into such a matrix first";
+    CHECK_THROWS_WITH(tensor::view_samples(columns, "x", three), "lockstep: x (shape 7x3)" + order);
+    CHECK_THROWS_WITH(tensor::view_samples(square, "x", three), "lockstep: x (shape 3x3)" + order);
+    CHECK_THROWS_WITH(tensor::view_samples(Eigen::Ref<const Eigen::MatrixXf>(columns), "x", three),
+                      "lockstep: x (shape 7x3)" + order);
+    CHECK_THROWS_WITH(tensor::view_samples(rows.leftCols(2), "x", std::array<std::size_t, 1>{2}),
+                      "lockstep: x (shape 7x2)" + order);
+    CHECK_THROWS_WITH(tensor::view_samples(columns.transpose().eval(), "x", three),
+                      "lockstep: x has the shape 3x7, expected nx3; pass a matrix with one row for each sample, in "
+                      "row-major order");
+}
+
+TEST_CASE("tensor/container: a vector of Eigen is a list of numbers", "[tensor]") {
+    const Eigen::VectorXi labels = Eigen::VectorXi::Random(7);
+    CHECK(tensor::view_samples(labels, "y", {}).data() == labels.data());
+    CHECK(tensor::view_samples(labels, "y", {}).size() == 7);
+    CHECK(tensor::view_samples(Eigen::RowVectorXf(Eigen::RowVectorXf::Random(6)), "x", std::array<std::size_t, 1>{3})
+              .size() == 6);
+    CHECK(tensor::view_samples(Eigen::MatrixXf(Eigen::MatrixXf::Random(7, 1)), "y", std::array<std::size_t, 1>{1})
+              .size() == 7);
+    const Eigen::MatrixXf columns = Eigen::MatrixXf::Random(7, 3);
+    CHECK(tensor::view_samples(columns.col(1), "y", {}).data() == columns.data() + 7);
+    CHECK_THROWS_WITH(tensor::view_samples(columns.row(1), "y", {}),
+                      Catch::Contains("y (shape 1x3) is not contiguous in row-major order"));
+}
+
+TEST_CASE("tensor/container: a tensor of Eigen says its order", "[tensor]") {
+    const Eigen::Tensor<float, 3, Eigen::RowMajor> rows(3, 4, 5);
+    CHECK(tensor::view_samples(rows, "x", image).size() == 60);
+    CHECK_THROWS_WITH(tensor::view_samples(Eigen::Tensor<float, 3>(3, 4, 5), "x", image),
+                      Catch::Contains("x (shape 3x4x5) is not contiguous in row-major order"));
+    CHECK_THROWS_WITH(tensor::view_samples(rows, "x", std::array<std::size_t, 1>{3}),
+                      Catch::Contains("x has the shape 3x4x5, expected nx3"));
+}
+#endif
