@@ -14,7 +14,9 @@
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/warm_up.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/deep_gradient.hpp"
 #include "lockstep/optim/one_bit_adam.hpp"
@@ -68,6 +70,15 @@ auto one_bit(std::size_t workers, const machine& on = {}, std::uint64_t warm_up 
 auto deep(std::size_t workers, const machine& on = {}) {
     return recipe(ls::optim::deep_gradient{.momentum = 0.8, .nesterov = true, .clip = 4},
                   error_feedback{ls::compress::top_k{.ratio = 0.05}}, workers, on);
+}
+/// All numbers, then four ratios of a step each, then the last one.
+const error_feedback falling_ratio{ls::compress::warm_up{ls::compress::top_k{.ratio = 0.02}, 1, 2}};
+template <class Compressor>
+auto deep_with(const Compressor& compressor, std::size_t workers, const machine& on = {}) {
+    return recipe(ls::optim::deep_gradient{.momentum = 0.8, .clip = 4}, compressor, workers, on);
+}
+auto deep_streams(std::size_t workers, const machine& on = {}) {
+    return deep_with(ls::compress::sparse_sum{falling_ratio}, workers, on);
 }
 
 struct outcome {
@@ -136,9 +147,21 @@ TEST_CASE("equivalence/proposals: deep gradient compression has the same bits on
         same_everywhere([](std::size_t of, const machine& on) { return deep(of, on); }, workers);
 }
 
+TEST_CASE("equivalence/proposals: deep gradient compression by sparse sums has the same bits on 1, 2, 3, 4 and 8 ranks",
+          "[equivalence]") {
+    for (const std::size_t workers : {8, 3})
+        same_everywhere([](std::size_t of, const machine& on) { return deep_streams(of, on); }, workers);
+    // Two numbers have one sum, so two workers end with the bits of gathered messages, masks and residuals included.
+    const outcome gathered = run(ls::comm::group{}, deep_with(falling_ratio, 2));
+    on_groups({2, 3, 1}, [&](const mpi::communicator& group) {
+        CHECK(run(group, deep_with(ls::compress::sparse_sum{falling_ratio}, 2)) == gathered);
+    });
+}
+
 TEST_CASE("equivalence/proposals: runs go on after a checkpoint on other ranks", "[equivalence]") {
     goes_on([](std::size_t of, const machine& on) { return one_bit(of, on); });
     goes_on([](std::size_t of, const machine& on) { return deep(of, on); });
+    goes_on([](std::size_t of, const machine& on) { return deep_streams(of, on); });
 }
 
 TEST_CASE("equivalence/proposals: shards propose alike on any number of groups, also beside a reduction in rounds",

@@ -38,6 +38,7 @@ struct global_top_k {
     static constexpr std::string_view name = "global_top_k";
     static constexpr compress::traits traits{.dense_vectors = true};
     static constexpr std::size_t slot_count = 1;
+    static constexpr bool cuts_streams = true;
 
     [[nodiscard]] std::string settings() const { return core::text("ratio=", ratio); }
     /// Throws core::error unless 0 < ratio <= 1.

@@ -148,6 +148,14 @@ struct measured {
     { return inner.seals(); }
     /// For sparse_sum, and for warm_up.
     static constexpr bool sends_index_list = compress::sends_index_list<inner_type>;
+    template <class T>
+    [[nodiscard]] index_list<T> list_in(std::span<const std::byte> message) const noexcept {
+        return compress::list_in<T>(inner, message);
+    }
+    template <class T>
+    [[nodiscard]] compress::list_room list_room(std::size_t n) const {
+        return compress::list_room_of<T>(inner, n);
+    }
     [[nodiscard]] double own_ratio() const requires has_ratio<inner_type> { return compress::ratio_of(inner); }
     [[nodiscard]] measured with_ratio(double ratio) const requires has_ratio<inner_type> {
         return {compress::with_ratio(inner, ratio), to};

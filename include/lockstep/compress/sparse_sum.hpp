@@ -42,7 +42,8 @@ inline constexpr bool is_second_half = std::is_same_v<Second, none> || std::is_s
 /// `second`: where a sum over W workers is expected to turn dense, E[K] = N (1 - (1 - k/N)^W) >= N c / (c + 4) for a
 /// segment of N numbers of c bytes of which a worker sends k, the owner of each 4,096 numbers of a segment sends their
 /// sum quantised (DSAR_Split_allgather). It is no part of error feedback, so its rounding has to be unbiased:
-/// stochastic. With compress::none such sums travel exactly. What decides bits: inner and second. `algorithm` changes
+/// stochastic. With compress::none such sums travel exactly. Where k falls in the first steps (warm_up), it is the last
+/// one that decides. What decides bits: inner and second. `algorithm` changes
 /// none; automatic: by expected bytes and measured costs.
 template <class Inner, class Second = none>
 struct sparse_sum {
@@ -106,6 +107,14 @@ struct sparse_sum {
     void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
         inner.decode_add(message, scale, sum);
     }
+    template <class T>
+    [[nodiscard]] index_list<T> list_in(std::span<const std::byte> message) const noexcept {
+        return compress::list_in<T>(inner, message);
+    }
+    template <class T>
+    [[nodiscard]] compress::list_room list_room(std::size_t n) const {
+        return compress::list_room_of<T>(inner, n);
+    }
 };
 
 template <class Inner>
@@ -143,6 +152,14 @@ template <class Inner>
 [[nodiscard]] constexpr decltype(auto) second_half_of(const error_feedback<Inner>& of) noexcept {
     return second_half_of(of.inner);
 }
+
+/// Whether additions cut what workers have sent (global_top_k).
+template <class C>
+inline constexpr bool cuts_streams = requires {
+    C::cuts_streams;
+};
+template <class Inner>
+inline constexpr bool cuts_streams<error_feedback<Inner>> = cuts_streams<Inner>;
 
 /// A compressor whose messages are added as streams.
 template <class C, class T>

@@ -17,6 +17,7 @@
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/parts/choice.hpp"
+#include "lockstep/compress/parts/index_list.hpp"
 #include "lockstep/compress/parts/ratio.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -47,6 +48,10 @@ struct warm_up {
     static constexpr compress::traits traits = traits_of<inner_type>;
     static constexpr std::size_t slot_count =
         std::max(std::size_t{inner_type::slot_count}, std::size_t{first_type::slot_count});
+    /// For sparse_sum: the message of `first` may have all numbers.
+    static constexpr bool sends_index_list =
+        compress::sends_index_list<inner_type> &&
+        (std::is_same_v<first_type, none> || compress::sends_index_list<first_type>);
 
     [[nodiscard]] std::string settings() const {
         return core::text("inner=", detail::describe(inner), " each=", each, " ratios=", ratios[0], ",", ratios[1], ",",
@@ -139,7 +144,35 @@ struct warm_up {
         });
     }
 
+    template <class T>
+    [[nodiscard]] index_list<T> list_in(std::span<const std::byte> message) const noexcept {
+        index_list<T> out{std::span<const std::byte>{}};
+        with(detail::which_of(message), [&](std::size_t, const auto& one) {
+            out = list_of<T>(one, message.first(message.size() - 1));
+            return std::size_t{0};
+        });
+        return out;
+    }
+    template <class T>
+    [[nodiscard]] compress::list_room list_room(std::size_t n) const {
+        const std::size_t usual = list_room_of<T>(inner, n).most;
+        std::size_t most = usual;
+        if (start > 0) most = std::max(most, std::is_same_v<first_type, none> ? n : list_room_of<T>(first, n).most);
+        if constexpr (has_ratio<inner_type>)
+            for (std::size_t k = 0; k < ratios.size() && each > 0; ++k)
+                most = std::max(most, list_room_of<T>(of_stage(k), n).most);
+        return {most, usual};
+    }
+
 private:
+    template <class T, class C>
+    [[nodiscard]] static index_list<T> list_of(const C& one, std::span<const std::byte> message) noexcept {
+        if constexpr (std::is_same_v<C, none>)
+            return index_list<T>::of_all(message);
+        else
+            return compress::list_in<T>(one, message);
+    }
+
     // 0: first; 1 .. 4: a ratio; 5: inner.
     static constexpr std::size_t stages = 6;
 

@@ -295,7 +295,7 @@ concept HasDenseSteps = Proposes<O, T> && requires(const O& optimizer, std::uint
 
 /// `sent(pass)`, noexcept: the messages of a worker are written, and pass.values is what they decode to, zero
 /// elsewhere. Not called for tensors that travel as they are, or of which a message has all numbers. Needs a compressor
-/// whose messages are gathered.
+/// whose messages are gathered, or added as streams that nothing cuts.
 template <class O, class T = float>
 concept SeesMessages = Proposes<O, T> && requires(const O& optimizer, const proposal_pass<T>& pass) {
     requires noexcept(optimizer.sent(pass));

@@ -39,6 +39,7 @@ public:
           inner_{after_the_sum_of_a_worker(of), compressor, arena},
           inside_{worker_sum<T>::make(of, arena)} {
         add_tensors(compressor);
+        if constexpr (leaves_sent) inner_.leave_sent();
         std::size_t work = inside_ ? inside_->work_size() : 0;
         if constexpr (has_dense_steps) {
             fold_ = worker_fold::in_order(deal_.own, deal_.workers);
@@ -113,6 +114,8 @@ public:
 
 private:
     static constexpr bool has_dense_steps = optim::HasDenseSteps<O, T>;
+    /// Whether Inner writes over the proposals what was sent of them, for it keeps no messages.
+    static constexpr bool leaves_sent = optim::SeesMessages<O, T> && requires(Inner & inner) { inner.leave_sent(); };
     enum class stage : unsigned char { adding, dense, inner };
 
     /// A whole tensor: what a slot belongs to does not depend on the segments of the plan.
@@ -170,9 +173,11 @@ private:
     /// of a tensor was sent the optimizer goes on as if it had travelled as it is.
     void show_messages() {
         for (std::size_t worker = 0; worker < own(); ++worker) {
-            const std::span<T> sent = gradient_.subspan(worker * n_, n_);
-            std::fill(sent.begin(), sent.end(), T{0});
-            inner_.decode_own(worker, sent);
+            if constexpr (!leaves_sent) {
+                const std::span<T> sent = gradient_.subspan(worker * n_, n_);
+                std::fill(sent.begin(), sent.end(), T{0});
+                inner_.decode_own(worker, sent);
+            }
             for (const tensor_part& one : tensors_)
                 if (!one.is_dense && !compress::sends_all(compressor_, step_, one.what.from()))
                     optimizer_->sent(pass_of(worker, one, false));

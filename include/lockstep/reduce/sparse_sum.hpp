@@ -92,6 +92,9 @@ public:
         if constexpr (has_second_half)
             if (quantised_sum_) quantised_sum_->bind(arena);
     }
+    /// From now on start() leaves in the gradient of each worker of this rank what its messages say. Not with cuts,
+    /// which send less.
+    void leave_sent() noexcept { leaves_sent_ = true; }
     [[nodiscard]] parallel::block owned() const noexcept { return {0, n_}; }
 
     void start(std::span<T> gradient, std::uint64_t step) {
@@ -176,7 +179,7 @@ private:
 
     [[nodiscard]] std::size_t own() const noexcept { return deal_.own.size(); }
     [[nodiscard]] static collectives::stream_shape shape_of(const stream_pieces& pieces) noexcept {
-        return {pieces.universe(), pieces.entries(), sizeof(T)};
+        return {pieces.universe(), pieces.usual_entries(), sizeof(T)};
     }
 
     [[gnu::cold]] void lay_out() {
@@ -186,14 +189,13 @@ private:
                 dense_length_ += one.count;
                 continue;
             }
-            const std::size_t bytes = compressor_.template max_bytes<T>(one.count),
-                              most = std::min(one.count, bytes / compress::pair_bytes<T>);
-            longest_message_ = std::max(longest_message_, bytes);
+            const compress::list_room room = compress::list_room_of<T>(compressor_, one.count);
+            longest_message_ = std::max(longest_message_, std::size_t{compressor_.template max_bytes<T>(one.count)});
             longest_scratch_ =
                 std::max(longest_scratch_, std::size_t{compress::scratch_size<T>(compressor_, one.count)});
             const bool is_quantised =
-                has_second_half && collectives::is_expected_dense({one.count, most, sizeof(T)}, deal_.workers);
-            (is_quantised ? quantised_ : exact_).add(one, most);
+                has_second_half && collectives::is_expected_dense({one.count, room.usual, sizeof(T)}, deal_.workers);
+            (is_quantised ? quantised_ : exact_).add(one, room);
         }
         for (const stream_pieces* pieces : {&exact_, &quantised_})
             if (pieces->universe() > std::numeric_limits<std::uint32_t>::max())
@@ -218,7 +220,7 @@ private:
         for (const auto& one : exact_.all())
             if (settings_.cuts)
                 cuts.push_back(
-                    {static_cast<std::uint32_t>(one.at + one.what.count), static_cast<std::uint32_t>(one.most)});
+                    {static_cast<std::uint32_t>(one.at + one.what.count), static_cast<std::uint32_t>(one.room.most)});
         expected_bytes_ += settings_.cuts
                                ? static_cast<double>(std::bit_width(among.senders - 1) *
                                                      kernels::stream_entry_bytes<T> * exact_.entries())
@@ -272,7 +274,7 @@ private:
         const std::size_t number = deal_.own.first + worker;
         T* const state = (*arena_)[state_].data() + worker * slots_ * n_;
         const std::span<std::byte> message = (*arena_)[message_];
-        for (const auto& [one, at, most] : pieces.all()) {
+        for (const auto& [one, at, room] : pieces.all()) {
             const auto series = static_cast<std::uint32_t>(one.tensor * deal_.workers + number);
             const std::size_t length = compressor_.encode(compress::encoding<T>{
                 .values = gradient_.subspan(worker * n_ + one.first, one.count),
@@ -285,7 +287,11 @@ private:
                 .step = step_,
                 .from = one.from(),
             });
-            to.append(worker, compress::index_list<T>{message.first(length)}, at);
+            to.append(worker, compress::list_in<T>(compressor_, message.first(length)), at);
+            if (!leaves_sent_) continue;
+            const std::span<T> sent = gradient_.subspan(worker * n_ + one.first, one.count);
+            std::fill(sent.begin(), sent.end(), T{0});
+            compressor_.decode_add(std::span<const std::byte>{message.first(length)}, T{1}, sent);
         }
     }
     /// Additions use the streams up.
@@ -354,6 +360,7 @@ private:
     const tensor::arena* arena_ = nullptr;
     std::span<T> gradient_;
     std::uint64_t step_ = 0;
+    bool leaves_sent_ = false;
     bool is_adding_ = false;
     bool is_finished_ = true;
 };

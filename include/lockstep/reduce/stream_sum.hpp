@@ -18,6 +18,7 @@
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/varying_operation.hpp"
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/compress/parts/index_list.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/kernels/elementwise/index_value_stream.hpp"
@@ -33,18 +34,20 @@ public:
     struct entry {
         piece what;
         std::size_t at = 0;    ///< of its first number in the universe
-        std::size_t most = 0;  ///< entries of a worker
+        compress::list_room room;
     };
 
-    [[gnu::cold]] void add(const piece& what, std::size_t most) {
-        pieces_.push_back({what, universe_, most});
+    [[gnu::cold]] void add(const piece& what, const compress::list_room& room) {
+        pieces_.push_back({what, universe_, room});
         universe_ = core::checked_sum("numbers of a sparse sum", universe_, what.count);
-        entries_ += most;
+        entries_ += room.most;
+        usual_entries_ += room.usual;
     }
     [[nodiscard]] std::span<const entry> all() const noexcept { return pieces_; }
     [[nodiscard]] std::size_t universe() const noexcept { return universe_; }
     /// Of a worker, at most.
     [[nodiscard]] std::size_t entries() const noexcept { return entries_; }
+    [[nodiscard]] std::size_t usual_entries() const noexcept { return usual_entries_; }
 
     /// f(place in the bucket, value) for each entry of a stream of the part of the universe that begins at `first`.
     template <class T, class F>
@@ -69,6 +72,7 @@ private:
     std::vector<entry> pieces_;
     std::size_t universe_ = 0;
     std::size_t entries_ = 0;
+    std::size_t usual_entries_ = 0;
 };
 
 /// Who brings workers to a sum of streams, in a bucket: the ranks that send their messages. One rank, or one worker,

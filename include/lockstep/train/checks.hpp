@@ -195,7 +195,7 @@ template <class T, class Compressor, class Sync, class Clip, class Optimizer>
     static_assert(
         messages,
         "lockstep: this optimizer looks at the message of each worker, and a reduction in rounds has none, nor "
-        "is one left of a sparse sum: take a compressor, as in error_feedback{top_k{}}, or another optimizer");
+        "does global_top_k send all of it: take a compressor, as in error_feedback{top_k{}}, or another optimizer");
     static_assert(plan_fits,
                   "lockstep: this optimizer proposes in each step, after the update of the last one, and its sums are "
                   "no gradients: take sync::every_step{} and leave .clip out");

@@ -166,8 +166,7 @@ inline constexpr bool proposes_to_workers =
     !optim::Proposes<Optimizer, T> || !std::is_same_v<Compressor, compress::none>;
 template <class Optimizer, class Compressor, class T>
 inline constexpr bool sees_messages =
-    !optim::SeesMessages<Optimizer, T> ||
-    !(compress::Reduction<Compressor, T> || compress::StreamCompressor<Compressor, T>);
+    !optim::SeesMessages<Optimizer, T> || !(compress::Reduction<Compressor, T> || compress::cuts_streams<Compressor>);
 /// and a strategy and a clipping that know what it means.
 template <class Optimizer, class Sync, class Clip, class T>
 inline constexpr bool has_plan_of_proposals =

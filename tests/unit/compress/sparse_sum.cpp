@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/compress/chain.hpp"
+#include "lockstep/compress/measured.hpp"
 #include "lockstep/compress/parts/index_list.hpp"
 #include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/warm_up.hpp"
@@ -20,7 +21,9 @@ TEST_CASE("compress/sparse_sum: goes around lists, inside or around error feedba
     STATIC_REQUIRE(sends_index_list<threshold>);
     STATIC_REQUIRE(sends_index_list<error_feedback<threshold>>);
     STATIC_REQUIRE(!sends_index_list<chain<top_k, quantize>>);
-    STATIC_REQUIRE(!sends_index_list<warm_up<top_k>>);
+    STATIC_REQUIRE(sends_index_list<warm_up<top_k>> && sends_index_list<warm_up<top_k, threshold>>);
+    STATIC_REQUIRE(sends_index_list<warm_up<measured<top_k>>> && sends_index_list<measured<warm_up<top_k>>>);
+    STATIC_REQUIRE(!sends_index_list<warm_up<quantize>> && !sends_index_list<warm_up<top_k, quantize>>);
     STATIC_REQUIRE(!sends_index_list<quantize>);
     STATIC_REQUIRE(!sends_index_list<error_feedback<quantize>>);
     STATIC_REQUIRE(StreamCompressor<sparse_sum<error_feedback<top_k>, quantize>, float>);
@@ -59,6 +62,31 @@ TEMPLATE_TEST_CASE("compress/sparse_sum: its messages are those of the compresso
             if (i > 0) REQUIRE(list.index(i - 1) < list.index(i));
         }
         CHECK(found == bare.decode(message));
+    }
+}
+
+TEST_CASE("compress/sparse_sum: the lists of a warm_up have room and are read at every stage", "[compress]") {
+    const std::size_t n = 1000;
+    const sparse_sum of{error_feedback{measured{warm_up{top_k{.ratio = 0.01}, 2, 3}}}};
+    const list_room room = list_room_of<float>(of, n);
+    CHECK(room.most == n);  // all numbers, before `start`
+    CHECK(room.usual == 10);
+    CHECK(list_room_of<float>(warm_up{top_k{.ratio = 0.01}, 2}, n).most == 250);
+    CHECK(list_room_of<float>(warm_up{top_k{.ratio = 0.01}}, n).most == 10);
+    CHECK(list_room_of<float>(warm_up<top_k, threshold>{.inner = {.ratio = 0.01}, .start = 1}, n).most == 100);
+    CHECK(list_room_of<double>(top_k{.ratio = 0.02}, n).most == 20);
+
+    channel<float, std::remove_const_t<decltype(of)>> wrapped{of, n};
+    for (const std::size_t expected : {1000, 1000, 1000, 250, 250, 63, 63, 15, 15, 10, 10, 10}) {
+        const auto message = wrapped.encode(normals<float>(n, 7, expected));
+        const index_list<float> list = list_in<float>(of, message);
+        REQUIRE(list.size() == expected);
+        std::vector<float> found(n);
+        for (std::size_t i = 0; i < list.size(); ++i) {
+            found[list.index(i)] = list.value(i);
+            if (i > 0) REQUIRE(list.index(i - 1) < list.index(i));
+        }
+        CHECK(found == wrapped.decode(message));
     }
 }
 

@@ -15,6 +15,7 @@
 #include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/warm_up.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/reduce/gathered_messages.hpp"
 #include "unit/reduce/naive_streams.hpp"
@@ -197,6 +198,27 @@ TEST_CASE("reduce/sparse_sum: lists of any length, also empty ones, as gathered 
     check(ls::compress::threshold{.value = 100});
     check(ls::compress::sampled_top_k{.ratio = 0.1});
     check(ls::compress::gaussian_top_k{.ratio = 0.1});
+}
+
+TEST_CASE("reduce/sparse_sum: a warm-up from all numbers to few, as gathered messages", "[reduce]") {
+    const std::size_t n = 500;
+    for (const std::size_t workers : {1, 2, 5}) {
+        const auto of = bucket_of(n, workers, 128);
+        using feedback = error_feedback<ls::compress::warm_up<top_k>>;
+        const feedback inner{{top_k{.ratio = 0.02}, 1, 2}};
+        sparse<float, sparse_sum<feedback>> one{of, sparse_sum<feedback>{inner}};
+        gathered<float, feedback> messages{of, inner};
+        for (std::uint64_t step = 0; step < 10; ++step) {
+            INFO(workers << " workers, step " << step);
+            const auto gradient = gradients<float>(n, workers, step);
+            const auto sum = one(gradient, step), other = messages(gradient, step);
+            for (std::size_t i = 0; i < n; ++i)  // of two workers in one order only
+                REQUIRE(std::abs(sum[i] - other[i]) <= (workers <= 2 ? 0.0F
+                                                                     : static_cast<float>(workers * workers) * 2 *
+                                                                           std::numeric_limits<float>::epsilon()));
+            REQUIRE(one.state() == messages.state());
+        }
+    }
 }
 
 TEST_CASE("reduce/sparse_sum: vectors travel as they are beside the streams", "[reduce]") {

@@ -3,6 +3,7 @@
 // Compressors whose message is a list of indices and values, and how such a message is read.
 // Tested by tests/unit/compress/sparse_sum.cpp.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,7 +16,8 @@ namespace lockstep::compress {
 
 /// Whether each message is that of encode_pairs(): k values of T, then their k indices of 32 bits in ascending order,
 /// none of them twice. k may vary from message to message. So are those of a Sparsifier, of error_feedback around one,
-/// and of what says `static constexpr bool sends_index_list = true`.
+/// and of what says `static constexpr bool sends_index_list = true`; that one may have a `list_in<T>(message)` and a
+/// `list_room<T>(n)` of its own, where its messages hold lists but are none.
 template <class C>
 inline constexpr bool sends_index_list = Sparsifier<C>;
 template <class C>
@@ -24,16 +26,23 @@ inline constexpr bool sends_index_list<C> = C::sends_index_list;
 template <class Inner>
 inline constexpr bool sends_index_list<error_feedback<Inner>> = sends_index_list<Inner>;
 
-/// A view of such a message, which may start at any byte.
+/// A view of such a message, which may start at any byte, or of one with all numbers.
 template <class T>
 class index_list {
 public:
     explicit index_list(std::span<const std::byte> message) noexcept
         : values_{message.data()}, count_{message.size() / pair_bytes<T>} {}
+    /// Of a message of compress::none.
+    [[nodiscard]] static index_list of_all(std::span<const std::byte> values) noexcept {
+        index_list out{values};
+        out.count_ = values.size() / sizeof(T);
+        out.has_all_ = true;
+        return out;
+    }
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }
     [[nodiscard]] std::uint32_t index(std::size_t i) const noexcept {
-        return index_at(values_ + count_ * sizeof(T), i);
+        return has_all_ ? static_cast<std::uint32_t>(i) : index_at(values_ + count_ * sizeof(T), i);
     }
     [[nodiscard]] T value(std::size_t i) const noexcept {
         T out;
@@ -44,6 +53,40 @@ public:
 private:
     const std::byte* values_;
     std::size_t count_;
+    bool has_all_ = false;
 };
+
+/// Entries of a worker for a vector.
+struct list_room {
+    std::size_t most = 0;   ///< in any step
+    std::size_t usual = 0;  ///< at most, in all steps but the first ones
+};
+
+/// The list in a message of `of`.
+template <class T, class C>
+[[nodiscard]] index_list<T> list_in(const C& of, std::span<const std::byte> message) noexcept {
+    if constexpr (requires { of.template list_in<T>(message); })
+        return of.template list_in<T>(message);
+    else
+        return index_list<T>{message};
+}
+template <class T, class Inner>
+[[nodiscard]] index_list<T> list_in(const error_feedback<Inner>& of, std::span<const std::byte> message) noexcept {
+    return list_in<T>(of.inner, message);
+}
+/// For n numbers.
+template <class T, class C>
+[[nodiscard]] list_room list_room_of(const C& of, std::size_t n) {
+    if constexpr (requires { of.template list_room<T>(n); }) {
+        return of.template list_room<T>(n);
+    } else {
+        const std::size_t most = std::min(n, std::size_t{of.template max_bytes<T>(n)} / pair_bytes<T>);
+        return {most, most};
+    }
+}
+template <class T, class Inner>
+[[nodiscard]] list_room list_room_of(const error_feedback<Inner>& of, std::size_t n) {
+    return list_room_of<T>(of.inner, n);
+}
 
 }  // namespace lockstep::compress
