@@ -33,7 +33,7 @@ class stream_pieces {
 public:
     struct entry {
         piece what;
-        std::size_t at = 0;    ///< of its first number in the universe
+        std::size_t at = 0;  ///< of its first number in the universe
         compress::list_room room;
     };
 
