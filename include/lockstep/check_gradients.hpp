@@ -20,6 +20,7 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/layers/concept.hpp"
@@ -331,19 +332,23 @@ template <class T = double, layer_api::Described L>
 }
 
 /// The same of what stands in a network, for samples of this shape: check_gradients(dense<5>{}, tensor::shape<7>{}).
+/// Calls its check() first, as a trainer does.
 template <class T = double, class Spec, tensor::Shape Input>
     requires layer_api::LayerSpec<Spec, Input>
 [[nodiscard, gnu::cold]] gradient_check check_gradients(const Spec& spec, Input input,
                                                         const gradient_options& how = {}) {
+    core::check_inner_part(spec);
     return check_gradients<T>(spec.on(input), how);
 }
 
 /// Checks the gradient that a loss gives for outputs of this shape, on 11 rows, with labels of all classes or numbers
 /// between 0 and 1, which are fit for regressions and for probabilities. The gradient of 11 rows has to be that of each
-/// row by itself, and their loss the sum of those of the rows: a mean is none.
+/// row by itself, and their loss the sum of those of the rows: a mean is none. Calls the check() of the loss first, as
+/// a trainer does.
 template <class T = double, class Loss, tensor::Shape Output>
     requires loss::Loss<Loss, T, Output>
 [[nodiscard, gnu::cold]] gradient_check check_gradients(const Loss& of, Output, const gradient_options& how = {}) {
+    core::check_inner_part(of);
     detail::check_options(how);
     using label = typename Loss::template label<Output>;
     constexpr std::size_t rows = 11;

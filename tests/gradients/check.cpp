@@ -10,7 +10,9 @@
 
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/layer_norm.hpp"
 #include "lockstep/layers/pool.hpp"
+#include "lockstep/loss/huber.hpp"
 
 namespace {
 
@@ -287,4 +289,12 @@ TEST_CASE("gradients/check: options", "[gradients]") {
                                             ls::gradient_options{.resolution = -1}, ls::gradient_options{.most = 0}})
         CHECK_THROWS_WITH(ls::check_gradients(square{}, shape<4>{}, bad),
                           Catch::Contains("gradients are to be checked with step"));
+}
+
+TEST_CASE("gradients/check: settings that a layer or a loss refuses", "[gradients]") {
+    CHECK_THROWS_WITH(ls::check_gradients(ls::layers::layer_norm{.epsilon = -0.5}, shape<5>{}),
+                      Catch::Contains("layer_norm has epsilon = -0.5"));
+    CHECK_THROWS_WITH(ls::check_gradients(ls::loss::huber{.delta = -1}, shape<5>{}),
+                      Catch::Contains("huber has delta = -1"));
+    CHECK(ls::check_gradients(ls::layers::layer_norm{}, shape<5>{}).passes());
 }
