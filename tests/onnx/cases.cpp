@@ -45,8 +45,37 @@ struct softplus {
     }
 };
 
+/// y = x0 - 2 x1: features that belong together, in whatever order they are.
+template <ls::tensor::Shape S>
+struct difference_layer {
+    using input = S;
+    using output = S;
+    static constexpr std::string_view name = "difference";
+    static constexpr std::array<ls::tensor::parameter, 0> parameters{};
+    static constexpr double flops = 2.0 * S::size;
+    static constexpr ls::layer_api::traits traits{.inputs = 2};
+    void forward(const auto& pass) const noexcept {
+        for (std::size_t i = 0; i < pass.y.size(); ++i) pass.y.data[i] = pass.x[0][i] - 2 * pass.x[1][i];
+    }
+    void backward(const auto&) const noexcept {}
+};
+struct difference {
+    template <class S>
+    constexpr auto on(S, S) const {
+        return difference_layer<S>{};
+    }
+};
+
 }  // namespace
 
+template <class S>
+struct ls::infer::onnx_layer<difference_layer<S>> {
+    static constexpr bool any_order = true;
+    static void write(const auto&, auto& node) {
+        const auto twice = node.operation("Mul", {node.x(1), node.number("two", 2)});
+        node.gives(node.operation("Sub", {node.x(0), twice}));
+    }
+};
 /// A join of another author: y = a x0 + b scale x0 x1.
 template <class S>
 struct ls::infer::onnx_layer<support::gate_layer<S>> {
@@ -62,41 +91,42 @@ namespace {
 
 std::filesystem::path folder;
 
-void write_numbers(const std::string& name, std::span<const float> numbers) {
+template <class T>
+void write_numbers(const std::string& name, const std::vector<T>& numbers) {
     std::ofstream file{folder / name, std::ios::binary};
-    file.write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(numbers.size_bytes()));
+    file.write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(numbers.size() * sizeof(T)));
     if (!file.flush()) throw ls::core::error{"cannot write \"" + (folder / name).string() + "\"", "look at the disk"};
 }
 
 /// Weights as large as keep values in their range; statistics in (0.5, 1.5).
-template <class Net>
+template <class T = float, class Net>
 void write(const std::string& name, const Net& net, std::size_t rows, const ls::infer::onnx_options& how = {}) {
     using network = ls::model::network<Net, 1>;
     const ls::core::random_stream random{11, ls::core::purpose::user};
-    const auto uniform = [&](std::size_t i) { return static_cast<float>(2 * random.uniform(i) - 1); };
-    std::vector<float> weights, statistics, x(rows * network::input::size);
+    const auto uniform = [&](std::size_t i) { return static_cast<T>(2 * random.uniform(i) - 1); };
+    std::vector<T> weights, statistics, x(rows * network::input::size);
     ls::core::for_each_index<network::size>([&](auto index) {
         using layer = typename ls::model::bound<Net, 1, index>::whole;
         for (const auto& one : layer::parameters) {
-            const float scale = one.rows > 1 ? std::sqrt(6.0F / static_cast<float>(one.fan_in)) : 0.5F;
-            const float offset = one.initial == ls::tensor::start::ones ? 1 : 0;
+            const T scale = one.rows > 1 ? std::sqrt(T{6} / static_cast<T>(one.fan_in)) : T{0.5};
+            const T offset = one.initial == ls::tensor::start::ones ? 1 : 0;
             for (std::size_t i = 0; i < one.size(); ++i) weights.push_back(offset + scale * uniform(weights.size()));
         }
         for (const auto& one : ls::layer_api::statistics_of<layer>)
             for (std::size_t i = 0; i < one.size(); ++i)
-                statistics.push_back((one.name == "variance" ? 1.0F : 0.0F) + uniform(1000 + statistics.size()) / 2);
+                statistics.push_back((one.name == "variance" ? T{1} : T{0}) + uniform(1000 + statistics.size()) / 2);
     });
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = uniform(500'000 + i);
     ls::predictor predictor{net, weights, statistics};
     ls::write_onnx((folder / (name + ".onnx")).string(), predictor, how);
-    auto y = predictor.predict(std::span<const float>{x});
+    auto y = predictor.predict(std::span<const T>{x});
     if (how.images == ls::infer::image_order::channels_rows_columns) {
-        const auto turned = [&](auto shape, std::vector<float>& all) {
+        const auto turned = [&](auto shape, std::vector<T>& all) {
             if constexpr (shape.rank == 3) {
-                std::vector<float> out;
+                std::vector<T> out;
                 for (std::size_t row = 0; row < rows; ++row) {
-                    const auto part = ls::infer::channels_first<float>(
-                        std::span{all}.subspan(row * shape.size, shape.size), shape.extents[2]);
+                    const auto part = ls::infer::channels_first<T>(std::span{all}.subspan(row * shape.size, shape.size),
+                                                                   shape.extents[2]);
                     out.insert(out.end(), part.begin(), part.end());
                 }
                 all = out;
@@ -165,6 +195,22 @@ int main(int, char** arguments) try {
           ls::sequential{ls::input<3, 2, 2>, conv<3, 2>{}, flatten{},
                          ls::concatenate{ls::path{dropout{}}, ls::path{dropout{}}}, dense<3>{}},
           2);
+    // Values of one join in two orders, either one first, and in the same.
+    write("join_of_two_orders",
+          ls::sequential{ls::input<3, 2, 2>, flatten{}, ls::join{difference{}, ls::path{}, ls::path{dense<12>{}}},
+                         dense<5>{}},
+          2);
+    write("join_of_two_orders_turned",
+          ls::sequential{ls::input<3, 2, 2>, flatten{}, ls::join{difference{}, ls::path{dense<12>{}}, ls::path{}}}, 2);
+    write(
+        "join_of_one_order",
+        ls::sequential{ls::input<3, 2, 2>, flatten{}, ls::join{difference{}, ls::path{gelu{}}, ls::path{}}, dense<5>{}},
+        2);
+    write<double>("double_norms",
+                  ls::sequential{ls::input<5, 4, 3>, layer_norm{.epsilon = 0.01}, batch_norm{.epsilon = 0.1}, relu{},
+                                 flatten{}, layer_norm{}, dense<7>{}, layer_norm{.epsilon = 0.1}},
+                  3);
+    write<double>("double_two_extents", ls::sequential{ls::input<6, 5>, layer_norm{}, batch_norm{}}, 3);
     write("lenet5", ls::models::lenet5, 4);
     write("lenet5_layer_by_layer", ls::models::lenet5_layer_by_layer, 1);
     write("resnet20", ls::models::resnet<20>, 2);

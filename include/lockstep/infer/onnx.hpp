@@ -90,6 +90,13 @@ private:
         graph_.output<T>(how_.output, last.name, outside(last.extents));
     }
 
+    /// Whether values have their features in one order.
+    [[nodiscard]] bool are_alike(std::span<const std::size_t> nodes) {
+        const onnx_value& first = value(nodes.front());
+        return std::ranges::all_of(nodes, [&](std::size_t node) {
+            return value(node).channels == first.channels && value(node).extents == first.extents;
+        });
+    }
     /// Features of an image in the order of the network.
     onnx_value& in_order(onnx_value& of, const std::string& at) {
         if (of.channels == 1) return of;
@@ -130,9 +137,12 @@ private:
                 constexpr bool any_order = requires {
                     requires !WritesOnnx<layer, node> && onnx_layer<layer>::any_order;
                 };
+                constexpr bool ordering = requires { requires onnx_layer<layer>::ordering; };
+                // Feature i of one value belongs to feature i of the others.
+                const bool stays = any_order && (ordering || are_alike(Net::graph.of(Index)));
                 std::vector<onnx_value> read;
                 for (const std::size_t number : Net::graph.of(Index))
-                    read.push_back(any_order ? value(number) : in_order(value(number), at));
+                    read.push_back(stays ? value(number) : in_order(value(number), at));
                 node of{graph_, at, read, weights, statistics};
                 const layer self = model::bound<Net, 1, Index>::make_whole(net_);
                 if constexpr (WritesOnnx<layer, node>)
@@ -143,8 +153,7 @@ private:
                     core::fail(core::text("layer ", at, " wrote no ONNX value"),
                                "call node.gives(..) at the end of its write_onnx(node)");
                 to.name = of.given();
-                if constexpr (any_order)
-                    if (!onnx_layer<layer>::ordering) to.channels = read[0].channels;
+                if constexpr (any_order && !ordering) to.channels = read[0].channels;
             }
         }
     }

@@ -7,8 +7,11 @@
 #include <cmath>
 #include <cstddef>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/infer/onnx_node.hpp"
@@ -34,9 +37,10 @@ concept WritesOnnx = requires(const L& layer, Node& node) {
     layer.write_onnx(node);
 };
 
-/// How a layer is written: `static void write(const L&, auto& node)`. A specialisation with `any_order` takes features
-/// of an image also in the order of ONNX (see onnx_value); what it gives then is in that order, too, unless it is
-/// `ordering`.
+/// How a layer is written: `static void write(const L&, auto& node)`. A specialisation with `any_order = true` takes
+/// features of an image also in the order of ONNX (see onnx_value), a join where all of its inputs have one order; what
+/// it gives then is in that order, too. With `ordering = true` as well each input may have another order, and what it
+/// gives is in the order of the network.
 template <class L>
 struct onnx_layer {
     static constexpr bool is_unknown = true;
@@ -157,10 +161,16 @@ struct onnx_layer<layer_api::global_mean_pool_layer<G>> {
 template <tensor::Shape S, layer_api::epilogue Epilogue>
 struct onnx_layer<layer_api::batch_norm_layer<S, Epilogue>> {
     static_assert(Epilogue == layer_api::epilogue::none);
-    static void write(const auto& layer, auto& node) {
+    template <class T, class L>
+    static void write(const L& layer, onnx_node<T, L>& node) {
+        // ONNX has epsilon as a float: in double the rest of it is part of the variance.
+        const double rest = layer.epsilon - static_cast<double>(static_cast<float>(layer.epsilon));
+        std::vector<T> variance(node.statistic(1).begin(), node.statistic(1).end());
+        if constexpr (std::is_same_v<T, double>)
+            for (T& one : variance) one += rest;
         const std::vector<std::string> parameters{
             node.vector("scale", node.parameter(0)), node.vector("shift", node.parameter(1)),
-            node.vector("mean", node.statistic(0)), node.vector("variance", node.statistic(1))};
+            node.vector("mean", node.statistic(0)), node.vector("variance", std::span<const T>{variance})};
         const auto normalise = [&](const std::string& x) {
             return node.operation("BatchNormalization", {x, parameters[0], parameters[1], parameters[2], parameters[3]},
                                   {{"epsilon", layer.epsilon}});
@@ -170,7 +180,8 @@ struct onnx_layer<layer_api::batch_norm_layer<S, Epilogue>> {
     }
 };
 
-/// Scale and shift belong to each number of the sample.
+/// Scale and shift belong to each number of the sample. LayerNormalization computes moments in float, and has its
+/// epsilon as one: in double it is written as its operations.
 template <tensor::Shape S>
 struct onnx_layer<layer_api::layer_norm_layer<S>> {
     template <class T, class L>
@@ -183,8 +194,21 @@ struct onnx_layer<layer_api::layer_norm_layer<S>> {
                                              {extents[2], extents[0], extents[1]});
         };
         const auto scale = parameter("scale", 0), shift = parameter("shift", 1);
-        node.gives(
-            node.operation("LayerNormalization", {node.x(), scale, shift}, {{"axis", 1}, {"epsilon", layer.epsilon}}));
+        if constexpr (std::is_same_v<T, float>) {
+            node.gives(node.operation("LayerNormalization", {node.x(), scale, shift},
+                                      {{"axis", 1}, {"epsilon", layer.epsilon}}));
+        } else {
+            std::vector<std::size_t> axes(extents.size());
+            std::iota(axes.begin(), axes.end(), std::size_t{1});
+            const auto mean = [&](const std::string& of) {
+                return node.operation("ReduceMean", {of}, {{"axes", axes}, {"keepdims", 1}});
+            };
+            const auto centred = node.operation("Sub", {node.x(), mean(node.x())});
+            const auto variance = mean(node.operation("Mul", {centred, centred}));
+            const auto sum = node.operation("Add", {variance, node.number("epsilon", layer.epsilon)});
+            const auto normal = node.operation("Div", {centred, node.operation("Sqrt", {sum})});
+            node.gives(node.operation("Add", {node.operation("Mul", {normal, scale}), shift}));
+        }
     }
 };
 

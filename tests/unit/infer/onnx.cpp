@@ -121,6 +121,34 @@ TEST_CASE("infer/onnx: ends in either order, names, and doubles") {
     CHECK(wide.graph().input(0).type().tensor_type().elem_type() == onnx::TensorProto::DOUBLE);
 }
 
+/// LayerNormalization has its moments in float, and attributes are floats.
+TEST_CASE("infer/onnx: normalisations of doubles are written in double") {
+    constexpr auto normed = ls::sequential{ls::input<2>, layer_norm{.epsilon = 0.1}, batch_norm{.epsilon = 0.1}};
+    const auto operations = [](const onnx::ModelProto& model) {
+        std::vector<std::string> out;
+        for (const auto& one : model.graph().node()) out.push_back(one.op_type());
+        return out;
+    };
+    const auto narrow = parsed(
+        ls::infer::onnx_bytes(normed, std::vector<float>{1, 1, 0, 0, 1, 1, 0, 0}, std::vector<float>{0, 0, 1, 1}));
+    CHECK(operations(narrow) == std::vector<std::string>{"LayerNormalization", "BatchNormalization"});
+    const auto wide = parsed(
+        ls::infer::onnx_bytes(normed, std::vector<double>{1, 1, 0, 0, 1, 1, 0, 0}, std::vector<double>{0, 0, 1, 1}));
+    CHECK(operations(wide) == std::vector<std::string>{"ReduceMean", "Sub", "Mul", "ReduceMean", "Add", "Sqrt", "Div",
+                                                       "Mul", "Add", "BatchNormalization"});
+    const auto number = [](const onnx::ModelProto& model, const std::string& name, auto out) {
+        for (const auto& one : model.graph().initializer())
+            if (one.name() == name) std::memcpy(&out, one.raw_data().data(), sizeof(out));
+        return out;
+    };
+    CHECK(number(wide, "0.layer_norm.epsilon", 0.0) == 0.1);
+    CHECK(number(narrow, "1.batch_norm.variance", 0.0F) == 1);
+    const auto& attribute = wide.graph().node(9).attribute(0);
+    REQUIRE(attribute.name() == "epsilon");
+    CHECK(number(wide, "1.batch_norm.variance", 0.0) + static_cast<double>(attribute.f()) ==
+          Approx(1.1).epsilon(1e-15));
+}
+
 TEST_CASE("infer/onnx: what cannot be written is an error with the values") {
     const auto path =
         (std::filesystem::temp_directory_path() / ("lockstep-unit-onnx-" + std::to_string(::getpid()))).string();
