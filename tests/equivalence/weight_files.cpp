@@ -2,14 +2,17 @@
 // ranks: 4
 // Weights go through a file from one trainer to another one: the same predictions on other numbers of ranks.
 #include <algorithm>
+#include <array>
 #include <boost/mpi/collectives/broadcast.hpp>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +43,48 @@ constexpr auto normalised =
 constexpr auto of_equal_size =
     ls::sequential{ls::input<12, 12, 1>,      ls::layers::conv<4, 3>{}, ls::layers::batch_norm{}, ls::layers::tanh{},
                    ls::layers::max_pool<2>{}, ls::layers::flatten{},    ls::layers::dense<10>{}};
+
+/// y = x - its running means, which are rows x columns numbers.
+template <ls::tensor::Shape S>
+struct centre_layer {
+    using input = S;
+    using output = S;
+    static constexpr std::string_view name = "centre";
+    static constexpr std::array<ls::tensor::parameter, 0> parameters{};
+    static constexpr std::array statistics{ls::tensor::parameter{.name = "mean",
+                                                                 .rows = S::extents[0] * S::extents[1],
+                                                                 .columns = S::extents[2],
+                                                                 .initial = ls::tensor::start::zeros}};
+    static constexpr double flops = S::size;
+
+    template <class Pass>
+    void forward(const Pass& pass) const {
+        using T = typename Pass::value_type;
+        for (std::size_t i = 0; i < pass.x.size(); ++i)
+            pass.y.data[i] =
+                pass.x.data[i] - (pass.mode == ls::layer_api::mode::inference ? pass.statistics[0][i % S::size] : T{0});
+        if (pass.mode == ls::layer_api::mode::inference) return;
+        pass.each_lane_observed([&](ls::parallel::block rows, const auto& s) {
+            for (std::size_t i = 0; i < S::size; ++i) {
+                s[0][i] = 0;
+                for (std::size_t row = rows.first; row < rows.last; ++row) s[0][i] += pass.x.sample(row)[i];
+            }
+        });
+    }
+    void backward(const auto& pass) const {
+        if (pass.wants_dx()) std::copy_n(pass.dy.data, pass.dy.size(), pass.dx.data);
+    }
+    template <class T>
+    void absorb(std::span<T> running, std::span<const T> observed) const noexcept {
+        std::ranges::copy(observed, running.begin());
+    }
+};
+struct centre {
+    template <ls::tensor::Shape S>
+    constexpr auto on(S) const {
+        return centre_layer<S>{};
+    }
+};
 
 template <class Net, class Partition = part::data>
 auto recipe(const Net& net, std::uint64_t seed, const Partition& partition = {}) {
@@ -215,6 +260,61 @@ TEST_CASE("weights go through a file", "[saving]") {
     for (const char* name : {"\"0.conv.weight\":{\"dtype\":\"F32\",\"shape\":[9,4]", "\"0.conv.bias\"",
                              "\"1.batch_norm.mean\"", "\"5.dense.weight\":{\"dtype\":\"F32\",\"shape\":[100,10]"})
         CHECK(header.find(name) != header.npos);
+}
+
+/// In a weight file they have rows and columns, in a checkpoint they lie one after the other.
+TEST_CASE("statistics with rows go through a file and a checkpoint", "[saving]") {
+    constexpr auto centred = ls::sequential{ls::input<12, 12, 1>, ls::layers::conv<4, 3>{}, centre{},
+                                            ls::layers::flatten{}, ls::layers::dense<10>{}};
+    const shared_folder shared;
+    const std::string path = shared.path + "/net.safetensors";
+    on_groups({3}, [&](const mpi::communicator& group) {
+        ls::trainer from{group, recipe(centred, 1)};
+        from.fit(training.set(), ls::steps{5});
+        from.save_weights(path);
+        (void)from.save(shared.path + "/run");
+    });
+    const std::string run = shared.path + "/run/step-5/state.safetensors";
+    on_groups({1, 2}, [&](const mpi::communicator& group) {
+        ls::trainer saved{group, recipe(centred, 1)};
+        saved.resume(run.substr(0, run.rfind('/')));
+        const std::vector<float> all = saved.all_weights(),
+                                 means(saved.running_statistics().begin(), saved.running_statistics().end());
+        CHECK(means.size() == 400);
+        CHECK(means != std::vector<float>(400));
+        for (const std::string& file : {path, run}) {
+            ls::trainer to{group, recipe(centred, 2)};
+            to.load_weights(file);
+            CHECK(to.all_weights() == all);
+            CHECK(std::ranges::equal(to.running_statistics(), means));
+            const ls::predictor read{centred, file};
+            CHECK(std::ranges::equal(read.weights(), all));
+            CHECK(std::ranges::equal(read.running_statistics(), means));
+            ls::trainer first{group, recipe(centred, 2)};
+            first.load_weights(file, ls::layers_before{2});
+            CHECK(std::ranges::equal(first.running_statistics(), means));
+        }
+    });
+    CHECK(raw_file{path}.header().find("\"1.centre.mean\":{\"dtype\":\"F32\",\"shape\":[100,4]") != std::string::npos);
+    CHECK(raw_file{run}.header().find("\"1.centre.mean\":{\"dtype\":\"F32\",\"shape\":[400]") != std::string::npos);
+}
+
+/// The file's weights of a later layer look like those of 5 workers.
+TEST_CASE("the first layers of a checkpoint are read whatever its other layers are", "[saving]") {
+    using ls::layers::dense, ls::layers::flatten;
+    constexpr auto wide = ls::sequential{ls::input<12, 12, 1>, flatten{}, dense<6>{}, dense<5>{}, dense<10>{}};
+    constexpr auto thin = ls::sequential{ls::input<12, 12, 1>, flatten{}, dense<6>{}, dense<1>{}, dense<10>{}};
+    const shared_folder shared;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        ls::trainer from{group, recipe(wide, 1)};
+        const std::string run = from.save(shared.path + "/run") + "/state.safetensors";
+        const auto stored = from.all_weights();
+        ls::trainer to{group, recipe(thin, 2)};
+        const auto before = to.all_weights();
+        to.load_weights(run, ls::layers_before{2});
+        const auto after = to.all_weights();
+        for (std::size_t i = 0; i < after.size(); ++i) CHECK(after[i] == (i < 144 * 6 + 6 ? stored[i] : before[i]));
+    });
 }
 
 }  // namespace

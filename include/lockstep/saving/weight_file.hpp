@@ -65,9 +65,10 @@ template <class T>
 [[gnu::cold]] void require_network(const files::safetensors_layout& file, const weight_names& names,
                                    const std::string& path);
 
-/// Throws core::error for a checkpoint in which each worker has weights of its own.
+/// Throws core::error for a checkpoint in which each worker has weights of its own. Looks at layers before number
+/// `end`: others may be those of another network.
 [[gnu::cold]] void require_one_set(const files::safetensors_layout& file, const weight_names& names,
-                                   const std::string& path);
+                                   const std::string& path, std::size_t end = core::largest_size);
 
 /// Throws core::error for numbers that are not finite, and for variances below 0.
 template <class T>
@@ -81,26 +82,28 @@ template <class T>
 }
 
 /// Fills all of both, or those of layers before number `end`, whatever the file has of others. An array of one row may
-/// have one extent or two. Throws core::error with the array and both shapes, and with what is no weight.
+/// have one extent or two; a statistic of a checkpoint has one, whatever its rows. Throws core::error with the array
+/// and both shapes, and with what is no weight.
 template <class T>
 [[gnu::cold]] void read_weights(const std::string& path, const weight_names& names, std::span<T> all,
                                 std::span<T> statistics, std::size_t end = core::largest_size) {
     const files::safetensors_file from{path};
     if (end == core::largest_size) require_network(from.layout(), names, path);
-    require_one_set(from.layout(), names, path);
-    const auto read = [&](const std::vector<named_array>& of, std::span<T> numbers) {
+    require_one_set(from.layout(), names, path, end);
+    const auto read = [&](const std::vector<named_array>& of, std::span<T> numbers, bool are_flat) {
         for (const named_array& one : of) {
             const auto to = numbers.first(one.size() * one.shards);
             numbers = numbers.subspan(to.size());
             if (one.layer >= end) continue;
-            auto shape = shape_of(one);
-            if (shape.size() == 1 && from.at(one.name).shape.size() == 2) shape.insert(shape.begin(), 1);
+            const std::size_t extents = from.at(one.name).shape.size();
+            auto shape = are_flat && extents == 1 ? std::vector{to.size()} : shape_of(one);
+            if (shape.size() == 1 && extents == 2) shape.insert(shape.begin(), 1);
             from.read<T>(one.name, shape, to);
             require_sound<T>(path, one, to);
         }
     };
-    read(names.arrays.parameters, all);
-    read(names.arrays.statistics, statistics);
+    read(names.arrays.parameters, all, false);
+    read(names.arrays.statistics, statistics, is_checkpoint(from.layout()));
 }
 
 #if LOCKSTEP_BODIES
@@ -124,15 +127,17 @@ LOCKSTEP_FUNCTION void require_network(const files::safetensors_layout& file, co
 }
 
 LOCKSTEP_FUNCTION void require_one_set(const files::safetensors_layout& file, const weight_names& names,
-                                       const std::string& path) {
+                                       const std::string& path, std::size_t end) {
     if (!is_checkpoint(file)) return;
     for (const auto& tensor : file.tensors)
-        for (const named_array& one : names.arrays.parameters)
+        for (const named_array& one : names.arrays.parameters) {
+            if (one.layer >= end) continue;
             if (const auto shape = shape_of(one); tensor.name == one.name && tensor.shape.size() == shape.size() + 1 &&
                                                   std::equal(shape.begin(), shape.end(), tensor.shape.begin() + 1))
                 core::fail(core::text("\"", path, "\" has weights of ", tensor.shape.front(),
                                       " workers, as local SGD keeps them, and not one set"),
                            "resume a trainer from the checkpoint, and load the file of its save_weights(): their mean");
+        }
 }
 
 #endif
