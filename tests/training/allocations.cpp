@@ -21,6 +21,7 @@
 #include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/infer/predictor.hpp"
 #include "lockstep/optim/deep_gradient.hpp"
 #include "lockstep/optim/lamb.hpp"
 #include "lockstep/optim/lars.hpp"
@@ -240,6 +241,21 @@ TEST_CASE("training/allocations: nor with gradients of the step before", "[train
         trainer.fit(all.set(), ls::steps{warm_up + counted + 1}, counter{});
     });
     CHECK(fit == 0);
+}
+
+TEST_CASE("training/allocations: a predictor allocates what it returns, and of a set one block of samples", "[infer]") {
+    const std::vector<float> weights(ls::model::network<decltype(net), 1>::parameters);
+    ls::predictor predictor{net, weights, std::vector<float>{}, ls::infer::options{.rows = 16}};
+    const auto counted = [&](const auto& of) {
+        allocations = 0;
+        counting = true;
+        const auto out = predictor.predict(of);
+        counting = false;
+        CHECK(out.size() == all.y.size() * 10);
+        return allocations.load();
+    };
+    CHECK(counted(all.x) == 1);
+    CHECK(counted(all.set()) == 4);  // and numbers, inputs and labels of 16 samples
 }
 
 TEST_CASE("training/allocations: all ranks hear of one that cannot gather the weights", "[training]") {

@@ -63,7 +63,7 @@ struct value_plan {
 
 /// `predictor{net, "net.safetensors"}` has the outputs that a trainer with these weights has, bit for bit, for rows one
 /// after the other in memory; what it returns is the caller's. One thread calls it at a time. Allocates on
-/// construction, and for what it returns. `T`: the precision of the file.
+/// construction, for what it returns, and for samples that it reads from a data set. `T`: the precision of the file.
 template <class Net, class T = float>
 class predictor {
     using network = model::network<Net, 1>;
@@ -101,33 +101,31 @@ public:
                        "pass whole samples, one after the other");
         require_finite(x, [](std::size_t row) { return core::text("row ", row, " of x"); });
         const std::size_t rows = x.size() / input::size;
-        std::vector<T> out(core::checked_product("numbers of predictions", rows, std::size_t{output::size}));
-        for (std::size_t at = 0; at < rows; at += how_.rows) {
-            const std::size_t count = std::min(how_.rows, rows - at);
-            const T* const y = forward(x.data() + at * input::size, count);
-            std::copy_n(y, count * output::size, out.begin() + static_cast<std::ptrdiff_t>(at * output::size));
-        }
+        std::vector<T> out = room_for(rows);
+        for (std::size_t at = 0; at < rows; at += how_.rows)
+            forward(x.data() + at * input::size, std::min(how_.rows, rows - at), out.data() + at * output::size);
         return out;
     }
-    /// The same for all samples of a data set, in order.
+    /// The same for all samples of a data set, in order. Allocates what it returns, and a block of at most
+    /// options::rows samples with their labels.
     template <class Dataset>
         requires requires { typename Dataset::sample; }
     [[nodiscard]] std::vector<T> predict(const Dataset& set) {
         using label = typename Dataset::label;
         data::check_set(set);
-        std::vector<std::uint64_t> rows(how_.rows);
-        std::vector<T> x(how_.rows * input::size), out;
-        std::vector<tensor::label_element<label, T>> y(how_.rows * tensor::label_size<label>);
-        for (std::size_t at = 0; at < set.size(); at += how_.rows) {
-            const std::size_t count = std::min<std::size_t>(how_.rows, set.size() - at);
+        const std::size_t all = set.size(), most = std::min(how_.rows, all);
+        std::vector<std::uint64_t> rows(most);
+        std::vector<T> x(most * input::size), out = room_for(all);
+        std::vector<tensor::label_element<label, T>> y(most * tensor::label_size<label>);
+        for (std::size_t at = 0; at < all; at += most) {
+            const std::size_t count = std::min(most, all - at);
             for (std::size_t i = 0; i < count; ++i) rows[i] = at + i;
             set.read(std::span<const std::uint64_t>{rows}.first(count), tensor::batch<T, input>{x.data(), count},
                      std::span{y}.first(count * tensor::label_size<label>));
-            const auto these = std::span<const T>{x}.first(count * input::size);
-            require_finite(
-                these, [&](std::size_t row) { return core::text("sample ", at + row, " of ", data::name_of(set)); });
-            const auto part = predict(these);
-            out.insert(out.end(), part.begin(), part.end());
+            require_finite(std::span<const T>{x}.first(count * input::size), [&](std::size_t row) {
+                return core::text("sample ", at + row, " of ", data::name_of(set));
+            });
+            forward(x.data(), count, out.data() + at * output::size);
         }
         return out;
     }
@@ -206,8 +204,13 @@ private:
         return out;
     }
 
-    /// Of at most how_.rows.
-    const T* forward(const T* x, std::size_t count) {
+    /// What a call returns, before it is filled.
+    [[nodiscard]] static std::vector<T> room_for(std::size_t rows) {
+        return std::vector<T>(core::checked_product("numbers of predictions", rows, std::size_t{output::size}));
+    }
+
+    /// Writes the outputs of at most how_.rows rows.
+    void forward(const T* x, std::size_t count, T* to) {
         std::byte* const memory = arena_[memory_].data();
         const auto value = [&](std::size_t node) { return node == model::the_samples ? x : values_[node]; };
         core::for_each_index<size>([&](auto index) {
@@ -238,7 +241,7 @@ private:
                 values_[index] = y;
             }
         });
-        return values_[size - 1];
+        std::copy_n(values_[size - 1], count * output::size, to);
     }
 
     Net net_;
