@@ -16,8 +16,13 @@
 
 namespace lockstep::data {
 
-template <class A>
-inline constexpr bool is_augmentation = Augmentation<A>;
+/// Whether pictures of T are read from the set and changed by all of these.
+template <class T, class Set, class... Augmentations>
+inline constexpr bool can_augment_as = Dataset<Set, T>&& keeps_reading<Set, T> &&
+                                       (Augmentation<Augmentations, T> && ...);
+template <class Set, class... Augmentations>
+inline constexpr bool can_augment =
+    can_augment_as<float, Set, Augmentations...> || can_augment_as<double, Set, Augmentations...>;
 template <class Set>
 inline constexpr bool has_pictures = tensor::ImageShape<typename Set::sample>;
 
@@ -25,10 +30,14 @@ inline constexpr bool has_pictures = tensor::ImageShape<typename Set::sample>;
 /// evaluate() reads them as they are. A training picture is a pure function of (its number, seed of the plan, epoch).
 /// Keeps a copy of `set`, which for the data sets of this folder shares the samples. Cost: the changes, each on a
 /// picture that is still in the nearest cache.
-template <Dataset Set, class... Augmentations>
+template <AnyDataset Set, class... Augmentations>
 class augmented {
-    static_assert((is_augmentation<Augmentations> && ...),
-                  "lockstep: an augmentation has name, settings() and a noexcept apply(picture, draws)");
+    static_assert(keeps_some_reading<Set>,
+                  "lockstep: read(rows, x, y, reading) of a data set is const and takes a const data::reading&, with x "
+                  "and y of the types that read(rows, x, y) takes");
+    static_assert(can_augment<Set, Augmentations...> || !keeps_some_reading<Set>,
+                  "lockstep: an augmentation has name, settings() and a noexcept apply(picture, draws), for pictures "
+                  "of the numbers that the data set reads");
     static_assert(has_pictures<Set>, "lockstep: pictures are augmented: samples of rows x columns x channels");
 
 public:
@@ -64,14 +73,15 @@ public:
     /// The pictures as they are.
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
-              std::span<tensor::label_element<label, T>> y) const {
+              std::span<tensor::label_element<label, T>> y) const requires Dataset<Set, T> {
         set_.read(rows, x, y);
     }
 
     /// The pictures of this epoch.
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
-              std::span<tensor::label_element<label, T>> y, const reading& key) const {
+              std::span<tensor::label_element<label, T>> y,
+              const reading& key) const requires can_augment_as<T, Set, Augmentations...> {
         require_readable(*this, rows, x, y);
         constexpr std::size_t labels = tensor::label_size<label>, count = sizeof...(Augmentations);
         const reading inner{key.seed, key.epoch, key.place + static_cast<std::uint32_t>(count)};

@@ -70,15 +70,29 @@ concept VaryingDataset = Dataset<D, T> &&
     set.read(rows, x, y, key);
 };
 
-/// Whether a read() of four arguments is the one that is called: one that is not const, say, would be passed over in
-/// silence.
+/// A data set for networks that compute in float, in double or in either.
+template <class D>
+concept AnyDataset = Dataset<D, float> || Dataset<D, double>;
+
+/// Whether there is a read() of four arguments, be it one that training cannot call.
 template <class D, class T>
-inline constexpr bool keeps_reading =
-    VaryingDataset<D, T> ||
-    !requires(D & set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
-              std::span<tensor::label_element<typename D::label, T>> y, reading& key) {
+inline constexpr bool has_reading = requires(D& set, std::span<const std::uint64_t> rows,
+                                             tensor::batch<T, typename D::sample> x,
+                                             std::span<tensor::label_element<typename D::label, T>> y, reading& key) {
     set.read(rows, x, y, key);
 };
+template <class D>
+inline constexpr bool has_any_reading = has_reading<D, float> || has_reading<D, double>;
+
+/// Whether a read() of four arguments is the one that is called: one that is not const, or of another precision, would
+/// be passed over in silence.
+template <class D, class T>
+inline constexpr bool keeps_reading = VaryingDataset<D, T> || !has_any_reading<D>;
+
+/// For data sets around a data set: whether a read() of four arguments can be called at all. Theirs is of the same
+/// precisions, so keeps_reading says of them what it says of the set inside.
+template <class D>
+inline constexpr bool keeps_some_reading = VaryingDataset<D, float> || VaryingDataset<D, double> || !has_any_reading<D>;
 
 /// The samples to train on in this epoch.
 template <class D, class T>

@@ -85,10 +85,13 @@ private:
 /// `normalised{set, {.mean = {0.5F, 0.5F, 0.5F}, .deviation = {0.2F, 0.2F, 0.2F}}}`: pictures of `set`, each number
 /// replaced by (x - mean) / deviation of its channel. Inside or around `augmented`; inside, what augmentations fill
 /// with zeros has the mean colour.
-template <Dataset Set>
+template <AnyDataset Set>
 class normalised {
     static_assert(tensor::ImageShape<typename Set::sample>,
                   "lockstep: pictures are normalised by channel: rows x columns x channels");
+    static_assert(keeps_some_reading<Set>,
+                  "lockstep: read(rows, x, y, reading) of a data set is const and takes a const data::reading&, with x "
+                  "and y of the types that read(rows, x, y) takes");
 
 public:
     using sample = typename Set::sample;
@@ -111,7 +114,7 @@ public:
 
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
-              std::span<tensor::label_element<label, T>> y) const {
+              std::span<tensor::label_element<label, T>> y) const requires Dataset<Set, T> {
         set_.read(rows, x, y);
         channel_scaling{of_, T{1}}(x.data, x.rows * sample::size / sample::extents.back());
     }

@@ -46,8 +46,12 @@ private:
 
 /// The samples of one part, in the order of the whole set. Keeps a copy of it, which for the data sets of this folder
 /// shares the samples. Augmentations draw by the number in the whole set.
-template <Dataset Set>
+template <AnyDataset Set>
 class part_of {
+    static_assert(keeps_some_reading<Set>,
+                  "lockstep: read(rows, x, y, reading) of a data set is const and takes a const data::reading&, with x "
+                  "and y of the types that read(rows, x, y) takes");
+
 public:
     using sample = typename Set::sample;
     using label = typename Set::label;
@@ -66,7 +70,7 @@ public:
 
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
-              std::span<tensor::label_element<label, T>> y) const {
+              std::span<tensor::label_element<label, T>> y) const requires Dataset<Set, T> {
         in_whole_set<T>(rows, x, y, [&](auto numbers, auto to_x, auto to_y) { set_.read(numbers, to_x, to_y); });
     }
     template <class T>
@@ -100,7 +104,7 @@ private:
 };
 
 /// Both parts: disjoint, and together the whole set.
-template <Dataset Set>
+template <AnyDataset Set>
 struct split_sets {
     part_of<Set> training, held_out;
 };
@@ -108,7 +112,7 @@ struct split_sets {
 /// `const auto [training, held_out] = split(set, {.held_out = 0.1, .seed = 1});`: each sample is in one of the two,
 /// the same on any rank. Held out are about 0.1 n samples, with a deviation of sqrt(0.09 n). Throws core::error where
 /// held_out is not between 0 and 1, and where one part gets no sample.
-template <Dataset Set>
+template <AnyDataset Set>
 [[nodiscard]] split_sets<Set> split(const Set& set, const split_options& options = {}) {
     const auto choice = std::make_shared<const split_choice>(set.size(), options);
     if (choice->held_out() == 0 || choice->training() == 0)

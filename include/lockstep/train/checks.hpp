@@ -127,7 +127,8 @@ template <class Dataset, class T, class Input, class Label, class Loss>
         static_assert(fits_loss<found, Label>,
                       "lockstep: the labels of the data set are not what the loss takes for the network's output");
         static_assert(data::keeps_reading<Dataset, T>,
-                      "lockstep: read(rows, x, y, reading) of a data set is const and takes a const data::reading&");
+                      "lockstep: read(rows, x, y, reading) of a data set is const and takes a const data::reading&, "
+                      "with x and y of the types that read(rows, x, y) takes");
         return fits_network<sample, Input> && fits_loss<found, Label>;
     }
     return false;

@@ -139,6 +139,39 @@ TEST_CASE("data/augmented: inside and around normalised", "[data]") {
     CHECK(inside.settings() == "flip(probability=0.5) normalised mean=1,2,3 deviation=2,4,8");
 }
 
+/// A picture in double alone.
+struct in_double {
+    using sample = tensor::shape<1, 2, 1>;
+    using label = tensor::classes<2>;
+    std::size_t size() const { return 1; }
+    void read(std::span<const std::uint64_t>, tensor::batch<double, sample> x, std::span<std::int32_t>) const {
+        x.sample(0)[0] = 0.1, x.sample(0)[1] = 0.2;
+    }
+};
+/// Changes no picture of double.
+struct of_float {
+    static constexpr std::string_view name = "of_float";
+    [[nodiscard]] std::string settings() const { return ""; }
+    void apply(const picture<float>& of, const draws&) const noexcept { of.data[0] = 1; }
+};
+
+TEST_CASE("data/augmented: a data set of double", "[data]") {
+    const augmented set{in_double{}, flip{.probability = 1}};
+    static_assert(VaryingDataset<decltype(set), double> && !Dataset<decltype(set)>);
+    std::array<double, 2> x{};
+    std::array<std::int32_t, 1> y{};
+    const std::array<std::uint64_t, 1> rows{0};
+    set.read<double>(rows, {x.data(), 1}, y);
+    CHECK(x == std::array{0.1, 0.2});
+    set.read<double>(rows, {x.data(), 1}, y, {.seed = 1});
+    CHECK(x == std::array{0.2, 0.1});
+    // Pictures that no augmentation changes are not trained on as if it did.
+    using changed_in_float = augmented<decltype(all.set()), of_float>;
+    static_assert(VaryingDataset<changed_in_float> && keeps_reading<changed_in_float, float>);
+    static_assert(Dataset<changed_in_float, double> && !keeps_reading<changed_in_float, double>);
+    static_assert(!can_augment<in_double, of_float>);
+}
+
 TEST_CASE("data/augmented: numbers that make no sense and rows that do not exist are errors", "[data]") {
     CHECK(test::error_of([] {
               augmented{all.set(), flip{}, cutout{.size = 33}};

@@ -56,6 +56,20 @@ struct keyed : squares {
         for (T& one : x.all()) one += static_cast<T>(100 * key.epoch);
     }
 };
+struct keyed_in_double : squares {
+    using squares::read;
+    void read(std::span<const std::uint64_t> rows, tensor::batch<double, sample> x, std::span<double> y,
+              const reading&) const {
+        read(rows, x, y);
+    }
+};
+struct keyed_if_it_changes : squares {
+    using squares::read;
+    template <class T>
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<T> y, const reading&) {
+        squares::read(rows, x, y);
+    }
+};
 struct painter {
     static constexpr std::string_view name = "painter";
     std::string settings() const { return {}; }
@@ -63,6 +77,11 @@ struct painter {
 };
 
 static_assert(VaryingDataset<keyed> && VaryingDataset<keyed, double> && !VaryingDataset<squares>);
+static_assert(keeps_reading<keyed, float> && keeps_reading<keyed, double> && keeps_some_reading<keyed>);
+static_assert(keeps_reading<squares, float> && keeps_some_reading<squares>);
+static_assert(keeps_reading<keyed_in_double, double> && !keeps_reading<keyed_in_double, float>);
+static_assert(keeps_some_reading<keyed_in_double> && !keeps_some_reading<keyed_if_it_changes>);
+static_assert(AnyDataset<squares> && AnyDataset<float_only> && AnyDataset<keyed_in_double> && !AnyDataset<painter>);
 static_assert(Augmentation<painter> && !Augmentation<painter, double> && !Augmentation<squares>);
 static_assert(Dataset<squares> && Dataset<squares, double> && Dataset<nameless>);
 static_assert(Dataset<float_only> && !Dataset<float_only, double>);

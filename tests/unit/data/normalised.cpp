@@ -62,6 +62,35 @@ TEST_CASE("data/normalised: the same bits wherever a pixel stands, and in place"
     CHECK(in_place == all);
 }
 
+/// Pictures of two pixels in double alone, in which a number of 0.1 is not that of float.
+struct in_double {
+    using sample = tensor::shape<1, 2, 1>;
+    using label = tensor::classes<2>;
+    std::size_t size() const { return 3; }
+    void read(std::span<const std::uint64_t> rows, tensor::batch<double, sample> x, std::span<std::int32_t> y) const {
+        require_readable(*this, rows, x, y);
+        for (double& one : x.all()) one = 0.1;
+        std::fill(y.begin(), y.end(), 1);
+    }
+    void read(std::span<const std::uint64_t> rows, tensor::batch<double, sample> x, std::span<std::int32_t> y,
+              const reading& key) const {
+        read(rows, x, y);
+        for (double& one : x.all()) one += static_cast<double>(key.epoch);
+    }
+};
+
+TEST_CASE("data/normalised: wraps a data set of double", "[data]") {
+    const normalised set{in_double{}, {.mean = {0}, .deviation = {0.5F}}};
+    static_assert(VaryingDataset<decltype(set), double> && !Dataset<decltype(set)>);
+    std::array<double, 2> x{};
+    std::array<std::int32_t, 1> y{};
+    set.read<double>(std::array<std::uint64_t, 1>{2}, {x.data(), 1}, y);
+    CHECK(x == std::array{0.2, 0.2});
+    CHECK(y[0] == 1);
+    set.read<double>(std::array<std::uint64_t, 1>{2}, {x.data(), 1}, y, {.seed = 1, .epoch = 2});
+    CHECK(x == std::array{4.2, 4.2});
+}
+
 TEST_CASE("data/normalised: wraps a data set", "[data]") {
     const std::vector<float> x{1, 10, 2, 20, 3, 30, 4, 40};
     const std::vector<int> y{1, 0};

@@ -39,6 +39,30 @@ struct numbered {
 using part = part_of<numbered>;
 static_assert(Dataset<part> && Dataset<part, double> && !VaryingDataset<part>);
 
+/// The same in double alone, from another number on in each epoch.
+struct in_double : numbered {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<double, sample> x, std::span<std::int32_t> y) const {
+        numbered::read<double>(rows, x, y);
+    }
+    void read(std::span<const std::uint64_t> rows, tensor::batch<double, sample> x, std::span<std::int32_t> y,
+              const reading& key) const {
+        read(rows, x, y);
+        for (double& one : x.all()) one += 1000 * static_cast<double>(key.epoch);
+    }
+};
+static_assert(VaryingDataset<part_of<in_double>, double> && !Dataset<part_of<in_double>, float>);
+
+/// For training in double alone: no part of it may be trained on in float.
+struct trained_in_double : numbered {
+    using numbered::read;
+    void read(std::span<const std::uint64_t> rows, tensor::batch<double, sample> x, std::span<std::int32_t> y,
+              const reading&) const {
+        read<double>(rows, x, y);
+    }
+};
+static_assert(Dataset<part_of<trained_in_double>> && !keeps_reading<part_of<trained_in_double>, float> &&
+              keeps_reading<part_of<trained_in_double>, double>);
+
 /// The numbers of all samples of a part, in its order.
 std::vector<std::uint64_t> numbers_in(const part& of) {
     std::vector<std::uint64_t> rows(of.size()), out;
@@ -99,6 +123,19 @@ TEST_CASE("data/split: rows in any order and with repeats", "[data]") {
               both.held_out.read<float>(std::array<std::uint64_t, 1>{all.size()}, {x.data(), 1}, {y.data(), 1});
           }) == "lockstep: held-out part of numbers: sample " + std::to_string(all.size()) + " of " +
                     std::to_string(all.size()) + " was asked for; number samples from 0 to size() - 1");
+}
+
+TEST_CASE("data/split: a data set of double", "[data]") {
+    const auto both = split(in_double{{1000}}, {.held_out = 0.3, .seed = 5});
+    const auto all = numbers_in(split(numbered{1000}, {.held_out = 0.3, .seed = 5}).held_out);
+    std::array<double, 2> x{};
+    std::array<std::int32_t, 1> y{};
+    for (std::uint64_t row = 0; row < both.held_out.size(); ++row) {
+        both.held_out.read<double>(std::array{row}, {x.data(), 1}, y);
+        CHECK(x[0] == static_cast<double>(all[row]));
+        both.held_out.read<double>(std::array{row}, {x.data(), 1}, y, {.seed = 1, .epoch = 3});
+        CHECK(x[0] == 3000 + static_cast<double>(all[row]));
+    }
 }
 
 TEST_CASE("data/split: names, settings and errors", "[data]") {
