@@ -51,7 +51,7 @@ inline constexpr bool outlives_the_call<std::span<T, Extent>> = true;
 /// Views of contiguous samples (x: size() * Sample::size numbers) and their labels (y: size() * label_size numbers, of
 /// any number type). Owns and copies nothing: the memory must outlive the data set, and what the program writes there
 /// later is what is read. Throws core::error at construction for sizes that do not fit together and for class numbers
-/// out of range.
+/// out of range, and in read() for a class number that is beyond std::int32_t by then.
 template <tensor::Shape Sample, tensor::Label Label, class T = float, class L = tensor::label_element<Label, T>>
 class memory {
     static constexpr bool is_sound = check_elements<Label, T, L>();
@@ -80,10 +80,7 @@ public:
                                   " for each sample"));
         if constexpr (tensor::is_classes<Label> && is_sound)
             for (std::size_t i = 0; i < y.size(); ++i)
-                if (std::cmp_less(y[i], 0) || std::cmp_greater_equal(y[i], Label::count))
-                    core::fail(
-                        core::text("label ", i, " in memory is ", +y[i], ", allowed are 0 to ", Label::count - 1),
-                        tensor::label_remedy(y[i], Label::count, "declare more classes, or correct the labels"));
+                if (std::cmp_less(y[i], 0) || std::cmp_greater_equal(y[i], Label::count)) fail_label(i);
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return x_.size() / Sample::size; }
@@ -100,11 +97,26 @@ public:
         };
         for (std::size_t i = 0; i < rows.size(); ++i) {
             copy(x_.data() + rows[i] * Sample::size, x.data + i * Sample::size, Sample::size);
-            copy(y_.data() + rows[i] * per_label, y.data() + i * per_label, per_label);
+            if constexpr (tensor::is_classes<Label> && is_sound)
+                y[i] = class_of(rows[i]);
+            else
+                copy(y_.data() + rows[i] * per_label, y.data() + i * per_label, per_label);
         }
     }
 
 private:
+    /// The program may have written another number there. One that no class has is refused by who reads it; here one
+    /// that would wrap.
+    [[nodiscard]] std::int32_t class_of(std::size_t i) const {
+        if (!std::in_range<std::int32_t>(y_[i])) [[unlikely]]
+            fail_label(i);
+        return static_cast<std::int32_t>(y_[i]);
+    }
+    [[noreturn, gnu::cold]] void fail_label(std::size_t i) const {
+        core::fail(core::text("label ", i, " in memory is ", +y_[i], ", allowed are 0 to ", Label::count - 1),
+                   tensor::label_remedy(y_[i], Label::count, "declare more classes, or correct the labels"));
+    }
+
     static constexpr std::size_t per_label = tensor::label_size<Label>;
     std::span<const T> x_;
     std::span<const L> y_;

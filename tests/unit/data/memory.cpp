@@ -95,6 +95,27 @@ TEST_CASE("data/memory: wide unsigned labels do not wrap into range", "[data]") 
           "lockstep: label 0 in memory is 4294967297, allowed are 0 to 2; declare more classes, or correct the labels");
 }
 
+TEST_CASE("data/memory: wide labels that the program writes later do not wrap into range", "[data]") {
+    const std::vector<float> x(8);
+    std::vector<std::int64_t> y{0, 2};
+    const auto set = in_memory<shape<4>, classes<3>>(x, y);
+    std::array<float, 8> out{};
+    std::array<std::int32_t, 2> labels{};
+    const auto read = [&] {
+        return test::error_of([&] { set.read<float>(std::array<std::uint64_t, 2>{0, 1}, {out.data(), 2}, labels); });
+    };
+    CHECK(read().empty());
+    CHECK(labels == std::array<std::int32_t, 2>{0, 2});
+    for (const std::int64_t wide : {(std::int64_t{1} << 32) + 1, -(std::int64_t{1} << 32) + 1, std::int64_t{1} << 31}) {
+        y[1] = wide;
+        CHECK(read() == "lockstep: label 1 in memory is " + std::to_string(wide) +
+                            ", allowed are 0 to 2; declare more classes, or correct the labels");
+    }
+    y[1] = -7;  // no class, and no other number: who reads it refuses it
+    CHECK(read().empty());
+    CHECK(labels[1] == -7);
+}
+
 TEST_CASE("data/memory: xtensor containers are viewed and their shapes checked", "[data]") {
     xt::xtensor<float, 4> x = xt::zeros<float>({3, 2, 2, 1});
     x(2, 1, 0, 0) = 7;
