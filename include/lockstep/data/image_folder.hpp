@@ -33,6 +33,9 @@ namespace lockstep::data {
 struct image_folder_options {
     std::vector<files::image_decoder> decoders{files::netpbm()};
     bool check_sizes = true;  ///< of all pictures at construction, about 10 us each; otherwise when they are read
+    /// The names of the classes 0, 1, ..; empty: those of the folders, in the order of their names as bytes. Each
+    /// folder has to be one of them, and a class may have none. For a test set: `training.class_names()`.
+    std::vector<std::string> classes{};
 };
 
 /// The pictures below a folder, by class and path.
@@ -64,9 +67,12 @@ private:
         std::string path;  // in the folder of the class
     };
 
+    /// The names of the classes, from the folders and the options. Returns which of them have a folder.
+    [[nodiscard]] std::vector<bool> name_classes(std::size_t classes);
     /// The pictures in a folder of a class, `inside` of it.
     void add(std::uint32_t of_class, const std::string& inside, int levels);
-    /// From the first 4 KiB of each file, where they tell it: PNG and PGM always, JPEG mostly.
+    /// From the first 4 KiB of each file, or from more where these do not tell it, up to 1 MiB: a JPEG file may begin
+    /// with a profile or a preview.
     void check_sizes() const;
 
     std::string folder_;
@@ -78,12 +84,13 @@ private:
 };
 
 /// `image_folder<tensor::shape<32, 32, 3>, tensor::classes<10>>{"photographs"}`: photographs/cat/1.ppm and so on. Each
-/// folder inside is a class, numbered in the order of their names as bytes; each file below it, also in further
-/// folders, is a picture of the class, in the order of paths as bytes: the same list on every rank, which ranks
-/// compare. Names that begin with a dot, and files beside the folders of classes, are left out; any other file that no
-/// decoder reads is an error. Pixels are (byte / 255 - mean) / deviation, members for each channel. Nothing is kept in
-/// memory but the names. Cost of a picture: a file that is opened and read, about 10 us from the page cache, and
-/// decoded. Throws core::error at construction and in read().
+/// folder inside is a class, numbered in the order of their names as bytes, or as in `.classes`; each file below it,
+/// also in further folders, is a picture of the class, in the order of paths as bytes: the same list on every rank,
+/// which ranks compare. A test set with `{.classes = training.class_names()}` has the numbers of the training set, also
+/// where it lacks a class; without, other folders have other numbers. Names that begin with a dot, and files beside the
+/// folders of classes, are left out; any other file that no decoder reads is an error. Pixels are (byte / 255 - mean) /
+/// deviation, members for each channel. Nothing is kept in memory but the names. Cost of a picture: a file that is
+/// opened and read, about 10 us from the page cache, and decoded. Throws core::error at construction and in read().
 template <tensor::Shape Sample, tensor::Label Label>
 class image_folder {
     static_assert(tensor::ImageShape<Sample> && tensor::is_classes<Label>,
@@ -183,17 +190,9 @@ namespace detail {
 LOCKSTEP_FUNCTION image_list::image_list(std::string folder, std::size_t classes, files::image_size size,
                                          image_folder_options options)
     : folder_{std::move(folder)}, expected_{size}, options_{std::move(options)} {
-    for (std::string& name : detail::names_in(folder_))
-        if (detail::is_folder(core::text(folder_, "/", name))) classes_.push_back(std::move(name));
-    if (classes_.size() != classes) {
-        std::string names;
-        for (std::size_t i = 0; i < classes_.size() && names.size() < 1000; ++i)
-            names += core::text(i == 0 ? ": " : ", ", classes_[i]);
-        core::fail(core::text("\"", folder_, "\" has ", classes_.size(),
-                              " folders of classes, the data set is declared with ", classes, names),
-                   "declare as many classes as there are folders");
-    }
+    const std::vector<bool> has_folder = name_classes(classes);
     for (std::uint32_t c = 0; c < classes_.size(); ++c) {
+        if (!has_folder[c]) continue;
         const std::size_t before = pictures_.size();
         add(c, "", 0);
         if (pictures_.size() == before)
@@ -207,6 +206,54 @@ LOCKSTEP_FUNCTION image_list::image_list(std::string folder, std::size_t classes
     for (const std::string& name : classes_) hash_ = core::hash(name, hash_);
     for (const picture_file& one : pictures_) hash_ = core::hash(one.path, hash_ + one.of_class);
     if (options_.check_sizes) check_sizes();
+}
+
+LOCKSTEP_FUNCTION std::vector<bool> image_list::name_classes(std::size_t classes) {
+    std::vector<std::string> folders;
+    for (std::string& name : detail::names_in(folder_))
+        if (detail::is_folder(core::text(folder_, "/", name))) folders.push_back(std::move(name));
+    const auto list = [](const std::vector<std::string>& names) {
+        std::string out;
+        for (std::size_t i = 0; i < names.size() && out.size() < 1000; ++i)
+            out += core::text(i == 0 ? ": " : ", ", names[i]);
+        return out;
+    };
+    if (options_.classes.empty()) {
+        if (folders.size() != classes)
+            core::fail(core::text("\"", folder_, "\" has ", folders.size(),
+                                  " folders of classes, the data set is declared with ", classes, list(folders)),
+                       "declare as many classes as there are folders; for a test set that lacks some, set .classes to "
+                       "the class_names() of the training set");
+        classes_ = std::move(folders);
+        return std::vector<bool>(classes, true);
+    }
+    classes_ = options_.classes;
+    if (classes_.size() != classes)
+        core::fail(core::text("\"", folder_, "\" was to be read with ", classes_.size(),
+                              " names of classes, its label has ", classes, " classes"),
+                   "name each class of tensor::classes once");
+    using numbered = std::pair<std::string_view, std::size_t>;
+    std::vector<numbered> sorted;
+    for (std::size_t i = 0; i < classes; ++i) sorted.emplace_back(classes_[i], i);
+    core::sort(sorted, [](const numbered& a, const numbered& b) { return a < b; });
+    for (std::size_t i = 1; i < classes; ++i)
+        if (sorted[i].first == sorted[i - 1].first)
+            core::fail(core::text("\"", folder_, "\" was to be read with classes ", sorted[i - 1].second, " and ",
+                                  sorted[i].second, " of one name, \"", sorted[i].first, "\""),
+                       "name each class of tensor::classes once");
+    std::vector<bool> out(classes);
+    for (const std::string& name : folders) {
+        const auto found = std::lower_bound(sorted.begin(), sorted.end(), numbered{name, 0});
+        if (found == sorted.end() || found->first != name)
+            core::fail(core::text("\"", folder_, "/", name, "\" is none of the ", classes, " classes in .classes",
+                                  list(classes_)),
+                       "name it there, or remove the folder");
+        out[found->second] = true;
+    }
+    if (folders.empty())
+        core::fail(core::text("\"", folder_, "\" has none of the ", classes, " classes in .classes", list(classes_)),
+                   "pass a folder that has a folder of pictures for each class");
+    return out;
 }
 
 LOCKSTEP_FUNCTION void image_list::add(std::uint32_t of_class, const std::string& inside, int levels) {
@@ -239,12 +286,18 @@ LOCKSTEP_FUNCTION void image_list::add(std::uint32_t of_class, const std::string
 }
 
 LOCKSTEP_FUNCTION void image_list::check_sizes() const {
-    std::vector<std::byte> begin(4096);
+    constexpr std::size_t usual = 4096, most = 1U << 20;
+    std::vector<std::byte> begin;
     for (std::size_t i = 0; i < pictures_.size(); ++i) {
         const std::string where = path(i);
         core::input_file file{where};
-        const std::span<const std::byte> got{begin.data(), file.read(begin)};
-        const files::image_size found = options_.decoders[pictures_[i].decoder].size(got, where);
+        files::image_size found;
+        for (std::size_t had = 0, room = usual;; room *= 4) {
+            if (begin.size() < room) begin.resize(room);
+            had += file.read(std::span{begin}.first(room).subspan(had));
+            found = options_.decoders[pictures_[i].decoder].size(std::span{begin}.first(had), where);
+            if (found.rows > 0 || had < room || room == most) break;
+        }
         if (found.rows > 0) files::require_size(where, found, expected_);
     }
 }

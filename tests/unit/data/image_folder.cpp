@@ -72,6 +72,77 @@ TEST_CASE("data/image_folder: ranks with other files are told apart", "[data]") 
     CHECK(small{here / ""}.settings() != small{there / ""}.settings());
 }
 
+TEST_CASE("data/image_folder: classes with the numbers of another data set", "[data]") {
+    const test::directory here, there;
+    write_three_classes(here);
+    write(there, "cat/1.ppm", picture(70));
+    write(there, "ant/2.ppm", picture(80));
+    const small training{here / ""};
+    const small test{there / "", {.classes = training.class_names()}};
+    CHECK(test.class_names() == training.class_names());
+    REQUIRE(test.size() == 2);
+    std::array<float, 12> x{};
+    std::array<std::int32_t, 2> y{};
+    test.read<float>(std::array<std::uint64_t, 2>{0, 1}, {x.data(), 2}, y);
+    CHECK(y == std::array{1, 2});
+    CHECK(x[0] == Approx(80.0 / 255));
+    CHECK(test.path(1) == there / "" + "/cat/1.ppm");
+    // Ranks that name them in another order have other numbers.
+    const small turned{there / "", {.classes = {"cat", "ant", "Dog"}}};
+    turned.read<float>(std::array<std::uint64_t, 2>{0, 1}, {x.data(), 2}, y);
+    CHECK(y == std::array{0, 1});
+    CHECK(turned.path(0) == there / "" + "/cat/1.ppm");
+    CHECK(turned.settings() != test.settings());
+    CHECK(small{here / "", {.classes = training.class_names()}}.settings() == training.settings());
+
+    const std::string root = there / "";
+    const auto error = [&](const std::vector<std::string>& classes) {
+        return test::error_of([&] { small{root, {.classes = classes}}; });
+    };
+    CHECK(error({"Dog", "ant", "cow"}) == "lockstep: \"" + root +
+                                              "/cat\" is none of the 3 classes in .classes: Dog, ant, cow; name it "
+                                              "there, or remove the folder");
+    CHECK(error({"ant", "cat"}) == "lockstep: \"" + root +
+                                       "\" was to be read with 2 names of classes, its label has 3 classes; name each "
+                                       "class of tensor::classes once");
+    CHECK(error({"cat", "ant", "cat"}) == "lockstep: \"" + root +
+                                              "\" was to be read with classes 0 and 2 of one name, \"cat\"; name each "
+                                              "class of tensor::classes once");
+    const test::directory empty;
+    CHECK(test::error_of([&] {
+              small{empty / "", {.classes = training.class_names()}};
+          }) == "lockstep: \"" + empty / "" +
+                    "\" has none of the 3 classes in .classes: Dog, ant, cat; pass a folder that has a folder of "
+                    "pictures for each class");
+    std::filesystem::create_directory(there / "Dog");
+    CHECK(error(training.class_names()) ==
+          "lockstep: \"" + root + "/Dog\" has no pictures; add some, or remove the folder");
+}
+
+TEST_CASE("data/image_folder: a size that does not stand at the beginning of a file", "[data]") {
+    const test::directory here;
+    write_three_classes(here);
+    const auto after = [&](std::size_t bytes) {
+        write(here, "cat/3.ppm", picture(1, "P6\n#" + std::string(bytes, 'x') + "\n1 2 255\n"));
+        return test::error_of([&] { small{here / ""}; });
+    };
+    const std::string right = "lockstep: \"" + here / "" +
+                              "/cat/3.ppm\" is a picture of 2x1x3, expected 1x2x3; bring all pictures to one size "
+                              "before";
+    for (const std::size_t bytes : {10U, 4090U, 4092U, 5000U, 16'384U, 1'000'000U}) {
+        INFO(bytes);
+        CHECK(after(bytes) == right);
+    }
+    CHECK(after(1'100'000).empty());  // from the first MiB only: found when it is read
+    CHECK(test::error_of([&] {
+              std::array<float, 6> x{};
+              std::array<std::int32_t, 1> y{};
+              small{here / ""}.read<float>(std::array<std::uint64_t, 1>{5}, {x.data(), 1}, y);
+          }) == right);
+    write(here, "cat/3.ppm", "P6\n#" + std::string(5000, 'x'));  // ends before: found when it is read
+    CHECK(small{here / ""}.size() == 6);
+}
+
 TEST_CASE("data/image_folder: each thing that can be wrong has its message", "[data]") {
     const test::directory here;
     write_three_classes(here);
@@ -109,7 +180,8 @@ TEST_CASE("data/image_folder: each thing that can be wrong has its message", "[d
     std::filesystem::create_directory(here / "elk");
     CHECK(error() == "lockstep: \"" + root +
                          "\" has 4 folders of classes, the data set is declared with 3: Dog, ant, cat, elk; declare as "
-                         "many classes as there are folders");
+                         "many classes as there are folders; for a test set that lacks some, set .classes to the "
+                         "class_names() of the training set");
     CHECK(test::error_of([&] { image_folder<tensor::shape<1, 2, 3>, tensor::classes<4>>{root}; }) ==
           "lockstep: \"" + root + "/elk\" has no pictures; add some, or remove the folder");
     std::filesystem::remove(here / "elk");

@@ -4,9 +4,11 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "lockstep/data/image_folder.hpp"
 #include "unit/data/files.hpp"
 
 namespace lockstep::files {
@@ -71,6 +73,28 @@ TEST_CASE("files/jpeg: grey and colours, baseline and progressive", "[files]") {
     const std::string file = jpeg_of({48, 64, 3});
     CHECK(jpeg().size(std::as_bytes(std::span{file}), "x") == image_size{48, 64, 3});
     CHECK(jpeg().size(std::as_bytes(std::span{file}.first(20)), "x") == image_size{});
+}
+
+TEST_CASE("files/jpeg: the size after a profile or a preview", "[files]") {
+    std::string file = jpeg_of({48, 64, 3});
+    const std::string segment = std::string{"\xff\xe2\xff\xff"} + std::string(65'533, 'x');  // APP2, the longest
+    for (int i = 0; i < 3; ++i) file.insert(2, segment);
+    CHECK(jpeg().size(std::as_bytes(std::span{file}.first(4096)), "x") == image_size{});
+    CHECK(jpeg().size(std::as_bytes(std::span{file}.first(3 * segment.size())), "x") == image_size{});
+    CHECK(jpeg().size(std::as_bytes(std::span{file}.first(file.size() / 256 * 256)), "x") == image_size{48, 64, 3});
+
+    const test::directory here;
+    std::filesystem::create_directory(here / "cat");
+    here.write("cat/1.jpg", file);
+    const auto error = [&]<std::size_t Rows>(tensor::shape<Rows, 64, 3>) {
+        return test::error_of([&] {
+            data::image_folder<tensor::shape<Rows, 64, 3>, tensor::classes<1>>{here / "", {.decoders = {jpeg()}}};
+        });
+    };
+    CHECK(error(tensor::shape<48, 64, 3>{}).empty());
+    CHECK(error(tensor::shape<40, 64, 3>{}) ==
+          "lockstep: \"" + here / "" +
+              "/cat/1.jpg\" is a picture of 48x64x3, expected 40x64x3; bring all pictures to one size before");
 }
 
 TEST_CASE("files/jpeg: each thing that can be wrong has its message", "[files]") {
