@@ -289,7 +289,14 @@ private:
         lines_.fail(core::text(lines_.count(), lines_.count() == 1 ? " column" : " columns", " separated by '",
                                format_.separator, "', expected ", columns_, ": ", features_, " of the sample, ",
                                labels_, " of the label, ", format_.ignored.size(), " ignored"),
-                    "declare the data set with as many, name other columns to be ignored, or set another .separator");
+                    names_.empty()
+                        ? "declare the data set with as many, name other columns to be ignored, or set another "
+                          ".separator"
+                    : lines_.count() < columns_ ? "fill in what is missing, or remove the line: it has fewer columns "
+                                                  "than the line with the names"
+                    : format_.separator == ','  ? "write numbers with a decimal point (1.5), and put a field with a "
+                                                  "comma inside into quotation marks"
+                                                : "put a field with the separator inside into quotation marks");
     }
     /// Names that are numbers alone would be a sample that is lost. Only where the format calls a column by its name
     /// are 0, 1, 2, .. names: those that pandas gives to columns without one.
@@ -427,6 +434,10 @@ private:
         return names_.empty() ? core::text("column ", column)
                               : core::text("column ", column, " (\"", core::excerpt(names_[column]), "\")");
     }
+    /// "1,5", or "1,234.5": a number for people.
+    [[nodiscard]] static bool has_comma(std::string_view field) noexcept {
+        return field.find(',') != field.npos && field.find_first_not_of("0123456789+-.,eE") == field.npos;
+    }
     /// A number, or the number of a class; each thing that is neither has a message with its column.
     [[nodiscard]] double value(std::size_t column, bool is_class) const {
         const std::string_view field = lines_.field(column);
@@ -443,7 +454,9 @@ private:
         if (field.empty()) lines_.fail(core::text(where(), " is empty"), "fill in missing values, or remove the line");
         if (!csv_number(field, out))
             lines_.fail(core::text(where(), " has \"", core::excerpt(field), "\", expected a finite number"),
-                        is_class
+                        has_comma(field) ? "write numbers with a decimal point, and without a mark between thousands: "
+                                           "1234.5"
+                        : is_class
                             ? "correct the line, or name the classes in .classes"
                             : "correct or remove the line, ignore the column, or set .header where names stand above");
         if (is_class && !(out >= 0 && out < static_cast<double>(classes_) && std::trunc(out) == out))

@@ -204,6 +204,17 @@ TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {
               line(2, "column 1 (\"b\") has \"" + text +
                           "\", expected a finite number; correct or remove the line, ignore the column, or set .header "
                           "where names stand above"));
+    // Decimal commas, and marks between thousands.
+    const std::string with_point =
+        "\", expected a finite number; write numbers with a decimal point, and without a mark "
+        "between thousands: 1234.5";
+    for (const std::string text : {"1,5", "-0,5e3", "1.234,5", "1,234.5", "1,000,000"}) {
+        CHECK(error("a;b;c\n1;" + text + ";1\n", {.separator = ';'}) ==
+              line(2, "column 1 (\"b\") has \"" + text + with_point));
+        CHECK(error("a,b,c\n1,\"" + text + "\",1\n") == line(2, "column 1 (\"b\") has \"" + text + with_point));
+    }
+    CHECK(error("1;2;1,0\n", {.separator = ';', .header = false}) == line(1, "column 2 has \"1,0" + with_point));
+    CHECK(error("1;a,b;1\n", {.separator = ';', .header = false}).find("or set .header") != std::string::npos);
     CHECK(error("1,2,x\n", {.header = false}) ==
           line(1, "column 2 has \"x\", expected a finite number; correct the line, or name the classes in .classes"));
     for (const std::string text : {"3", "-1", "0.5", "1e30"})
@@ -222,11 +233,21 @@ TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {
             "column 2 (\"c\") has \"pink\", which is none of the 3 classes; name it in .classes, or correct the line"));
     CHECK(error("a,b,c\n1,2,1\n", {.classes = {"red"}}).find("with 1 names of classes, its label has 3 classes") !=
           std::string::npos);
-    const std::string expected =
-        " separated by ',', expected 3: 2 of the sample, 1 of the label, 0 ignored; declare the data set with as many, "
-        "name other columns to be ignored, or set another .separator";
-    CHECK(error("a,b,c\n1,2\n") == line(2, "2 columns" + expected));
-    CHECK(error("a,b,c\n1,2,3,4,5\n") == line(2, "5 columns" + expected));
+    const std::string counted = " separated by ',', expected 3: 2 of the sample, 1 of the label, 0 ignored; ",
+                      expected = counted +
+                                 "declare the data set with as many, name other columns to be ignored, or set another "
+                                 ".separator";
+    CHECK(error("1,2\n", {.header = false}) == line(1, "2 columns" + expected));
+    CHECK(error("a,b,c,d\n1,2,3,4\n") == line(1, "4 columns" + expected));
+    // The line with the names had the right number.
+    CHECK(error("a,b,c\n1,2\n") == line(2, "2 columns" + counted +
+                                               "fill in what is missing, or remove the line: it has fewer columns than "
+                                               "the line with the names"));
+    CHECK(error("a,b,c\n1,5,2,5,1\n") == line(2, "5 columns" + counted +
+                                                     "write numbers with a decimal point (1.5), and put a field with a "
+                                                     "comma inside into quotation marks"));
+    CHECK(error("a;b;c\n1;2;3;1\n", {.separator = ';'}).find("; put a field with the separator inside into") !=
+          std::string::npos);
     CHECK(error("a;b;c\n1;2;1\n") == line(1, "1 column" + expected));
     CHECK(error("1,2,1\n") ==
           line(1,
