@@ -20,6 +20,7 @@
 #include "lockstep/data/flip.hpp"
 #include "lockstep/data/normalised.hpp"
 #include "lockstep/data/pad_crop.hpp"
+#include "lockstep/metrics/top_k.hpp"
 
 namespace {
 
@@ -169,19 +170,32 @@ TEST_CASE("equivalence/augmentation: evaluation sees no augmentation", "[equival
 
 TEST_CASE("equivalence/augmentation: ranks with other augmentations are told so", "[equivalence]") {
     const mpi::communicator world;
-    ls::trainer trainer{world, recipe(false)};
     const auto mine = data::augmented{plain, data::flip{.probability = world.rank() == 2 ? 0.25F : 0.5F}};
-    std::string found;
-    try {
-        trainer.fit(mine, ls::steps{1});
-    } catch (const ls::comm::remote_failure& failure) {
-        found = failure.text();  // heard on the way out of the last exchange
-    } catch (const ls::core::error& error) {
-        found = error.what();
-        found = found.substr(0, found.find("\n    the weights on rank "));
-    }
-    CHECK(found ==
-          "lockstep: ranks were given different plans: data set is normalised mean=0.1 deviation=0.8 "
-          "flip(probability=0.5) on rank 0 and "
-          "normalised mean=0.1 deviation=0.8 flip(probability=0.25) on rank 2; give every rank the same plan");
+    const auto failure_of = [&](const auto& call) {
+        ls::trainer trainer{world, recipe(false)};
+        std::string found;
+        try {
+            call(trainer);
+        } catch (const ls::comm::remote_failure& failure) {
+            found = failure.text();  // heard on the way out of the last exchange
+        } catch (const ls::core::error& error) {
+            found = error.what();
+            found = found.substr(0, found.find("\n    the weights on rank "));
+        }
+        return found;
+    };
+    const std::string expected = ls::core::text(
+        "lockstep: ranks were given different data sets: ", mine.name(),
+        " has the settings normalised mean=0.1 deviation=0.8 flip(probability=0.5) on rank 0 and normalised mean=0.1 "
+        "deviation=0.8 flip(probability=0.25) on rank 2; give every rank the same data set, with the same settings and "
+        "files");
+    CHECK(failure_of([&](auto& trainer) { trainer.fit(mine, ls::steps{1}); }) == expected);
+    CHECK(failure_of([&](auto& trainer) { (void)trainer.evaluate(mine); }) == expected);
+    CHECK(failure_of([&](auto& trainer) { (void)trainer.evaluate(mine, ls::metrics::top_k{.k = 3}); }) == expected);
+    // The metrics differ, not the data set; and nothing does.
+    const auto other = ls::metrics::top_k{.k = world.rank() == 1 ? 4 : 3};
+    CHECK(failure_of([&](auto& trainer) { (void)trainer.evaluate(augmented, other); }) ==
+          "lockstep: ranks were given different metrics: top_k(k=3) on rank 0 and top_k(k=4) on rank 1; give every "
+          "rank the same metrics");
+    CHECK(failure_of([&](auto& trainer) { (void)trainer.evaluate(augmented, ls::metrics::top_k{.k = 3}); }).empty());
 }

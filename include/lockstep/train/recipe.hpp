@@ -20,6 +20,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/data/concept.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/reduce/transport.hpp"
 #include "lockstep/saving/names.hpp"
@@ -107,19 +108,24 @@ template <class Plan>
 
 /// Throws on all ranks alike where two of them differ, naming the first thing that does. Collective.
 [[gnu::cold]] void agree(const comm::group& ranks, const plan_text& mine);
+/// The same of what is no part of a plan, but passed to a call: each thing is named for itself. `set`: the name of the
+/// data set among them.
+[[gnu::cold]] void agree_on_call(const comm::group& ranks, const plan_text& mine, std::string_view set);
 
+/// What text_of() calls a data set.
+inline constexpr std::string_view data_set_entry = "data set";
 /// Of a data set that has settings: every rank has to read its samples alike. Else nothing.
 template <class Dataset>
 [[nodiscard, gnu::cold]] plan_text text_of(const Dataset& set) {
     if constexpr (requires { std::string{set.settings()}; })
-        return {{"data set", set.settings()}};
+        return {{std::string{data_set_entry}, set.settings()}};
     else
         return {};
 }
-/// agree() on it. Collective.
+/// agree_on_call() with it alone. Collective.
 template <class Dataset>
 [[gnu::cold]] void agree_on(const comm::group& ranks, const Dataset& set) {
-    if (const plan_text mine = text_of(set); !mine.empty()) agree(ranks, mine);
+    if (const plan_text mine = text_of(set); !mine.empty()) agree_on_call(ranks, mine, data::name_of(set));
 }
 
 #if LOCKSTEP_BODIES
@@ -130,7 +136,16 @@ LOCKSTEP_FUNCTION std::string to_text(const plan_text& of) {
     return out;
 }
 
-LOCKSTEP_FUNCTION void agree(const comm::group& ranks, const plan_text& mine) {
+namespace detail {
+
+/// The first rank that differs from rank 0, and the first name and values that do; without a name: none.
+struct plan_difference {
+    std::size_t rank = 0;
+    std::string name, first, other;
+
+    [[nodiscard]] std::string values() const { return core::text(first, " on rank 0 and ", other, " on rank ", rank); }
+};
+[[nodiscard]] LOCKSTEP_FUNCTION plan_difference first_difference(const comm::group& ranks, const plan_text& mine) {
     std::string joined;
     for (const auto& [name, value] : mine) joined += name + '\1' + value + '\2';
     const auto all = ranks.gather_all(std::string_view{joined});
@@ -149,11 +164,28 @@ LOCKSTEP_FUNCTION void agree(const comm::group& ranks, const plan_text& mine) {
         const auto other = fields(all[rank]);
         for (std::size_t i = 0; i < first.size(); ++i)
             if (i >= other.size() || first[i] != other[i])
-                core::fail(
-                    core::text("ranks were given different plans: ", first[i].first, " is ", first[i].second,
-                               " on rank 0 and ", i < other.size() ? other[i].second : "missing", " on rank ", rank),
-                    "give every rank the same plan");
+                return {rank, first[i].first, first[i].second, i < other.size() ? other[i].second : "missing"};
     }
+    return {};
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION void agree(const comm::group& ranks, const plan_text& mine) {
+    const auto found = detail::first_difference(ranks, mine);
+    if (!found.name.empty())
+        core::fail(core::text("ranks were given different plans: ", found.name, " is ", found.values()),
+                   "give every rank the same plan");
+}
+
+LOCKSTEP_FUNCTION void agree_on_call(const comm::group& ranks, const plan_text& mine, std::string_view set) {
+    const auto found = detail::first_difference(ranks, mine);
+    if (found.name == data_set_entry)
+        core::fail(core::text("ranks were given different data sets: ", set, " has the settings ", found.values()),
+                   "give every rank the same data set, with the same settings and files");
+    if (!found.name.empty())
+        core::fail(core::text("ranks were given different ", found.name, ": ", found.values()),
+                   core::text("give every rank the same ", found.name));
 }
 
 #endif

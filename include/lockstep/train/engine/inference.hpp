@@ -143,7 +143,7 @@ struct inference {
         });
         saving::alike(ranks, [&] {
             require_equal(ranks, set.size(), "samples to evaluate");
-            if (!asked.empty()) agree(ranks, asked);
+            if (!asked.empty()) agree_on_call(ranks, asked, data::name_of(set));
         });
         require_same_samples<T>(ranks, set);
     }
