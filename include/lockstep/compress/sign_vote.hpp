@@ -13,6 +13,7 @@
 #include "lockstep/compress/parts/ternary_fields.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -41,13 +42,13 @@ struct sign_vote {
     [[nodiscard]] std::string settings() const { return core::text("scale=", scale, " momentum=", momentum); }
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return momentum > 0 ? 1 : 0; }
 
-    /// Throws core::error unless scale is positive, also as a float, and 0 <= momentum < 1.
+    /// Throws core::error unless scale is positive and 0 <= momentum < 1, both also as floats.
     void check() const {
         if (!(scale >= 1e-37 && scale < 1e30))
             core::fail(core::text("sign_vote has scale = ", scale),
                        "give the size of a number of the result, such as 1, and the step by the learning rate");
-        if (!(momentum >= 0 && momentum < 1))
-            core::fail(core::text("sign_vote has momentum = ", momentum, ", outside [0, 1)"),
+        if (!core::is_fraction_as_float(momentum))
+            core::fail(core::text("sign_vote has momentum = ", momentum, ", outside [0, 1) as a float"),
                        "take 0.9 for Signum, or 0 for signs of gradients");
     }
     /// Throws core::error: a sign says nothing about size, so what is left out has no bound.

@@ -43,4 +43,9 @@ static_assert(std::numeric_limits<float>::is_iec559 && std::numeric_limits<doubl
     return flushes ? "flushes to zero" : "as usual";
 }
 
+/// Whether a number lies in [0, 1), as a float too: one above 0.99999997 rounds to 1.
+[[nodiscard]] constexpr bool is_fraction_as_float(double number) noexcept {
+    return number >= 0 && number < 1 && static_cast<float>(number) < 1;
+}
+
 }  // namespace lockstep::core

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -34,14 +35,14 @@ struct adam {
         return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon);
     }
 
-    /// Throws core::error unless both betas lie in [0, 1) and epsilon is positive as a float too: else a weight without
-    /// gradient becomes 0/0.
+    /// Throws core::error unless both betas lie in [0, 1) as floats, and epsilon in [1e-18, 1e37]. In float the v of
+    /// gradients below 1.5e-19 can be 0, for any beta2: divided by a smaller epsilon they would be giant steps.
     void check() const {
-        if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
-            core::fail(core::text("adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"),
+        if (!core::is_fraction_as_float(beta1) || !core::is_fraction_as_float(beta2))
+            core::fail(core::text("adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1) as floats"),
                        "take values such as 0.9 and 0.999");
-        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
-            core::fail(core::text("adam has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+        if (!(epsilon >= 1e-18 && epsilon <= 1e37))
+            core::fail(core::text("adam has epsilon = ", epsilon, ", outside [1e-18, 1e37]"),
                        "take a small positive number such as 1e-8");
     }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/sum_of_squares.hpp"
 #include "lockstep/optim/concept.hpp"
@@ -56,10 +57,10 @@ struct deep_gradient {
                           decay > 0 ? core::text(" decay=", decay) : "");
     }
 
-    /// Throws core::error unless 0 <= momentum < 1, and clip and decay are numbers and at least 0.
+    /// Throws core::error unless 0 <= momentum < 1 as a float too, and clip and decay are numbers and at least 0.
     void check() const {
-        if (!(momentum >= 0 && momentum < 1))
-            core::fail(core::text("deep_gradient has momentum = ", momentum, ", outside [0, 1)"),
+        if (!core::is_fraction_as_float(momentum))
+            core::fail(core::text("deep_gradient has momentum = ", momentum, ", outside [0, 1) as a float"),
                        "take a momentum such as 0.9");
         if (!(clip >= 0 && std::isfinite(clip)))
             core::fail(core::text("deep_gradient has clip = ", clip, ", negative or not finite"),

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -39,14 +40,14 @@ struct lamb {
         return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon, " decay=", decay);
     }
 
-    /// Throws core::error unless both betas lie in [0, 1), epsilon is positive as a float too, and the decay is finite
-    /// and not negative.
+    /// Throws core::error unless both betas lie in [0, 1) as floats, epsilon in [1e-18, 1e37] as that of adam, and the
+    /// decay is finite and not negative.
     void check() const {
-        if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
-            core::fail(core::text("lamb has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"),
+        if (!core::is_fraction_as_float(beta1) || !core::is_fraction_as_float(beta2))
+            core::fail(core::text("lamb has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1) as floats"),
                        "take values such as 0.9 and 0.999");
-        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
-            core::fail(core::text("lamb has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+        if (!(epsilon >= 1e-18 && epsilon <= 1e37))
+            core::fail(core::text("lamb has epsilon = ", epsilon, ", outside [1e-18, 1e37]"),
                        "take a small positive number such as 1e-6");
         if (!(decay >= 0 && std::isfinite(decay)))
             core::fail(core::text("lamb has decay = ", decay, ", negative or not finite"),

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -38,11 +39,12 @@ struct lars {
         return core::text("momentum=", momentum, " decay=", decay, " trust=", trust, " epsilon=", epsilon);
     }
 
-    /// Throws core::error unless 0 <= momentum < 1, trust is positive, and decay and epsilon are not negative; all of
-    /// them finite.
+    /// Throws core::error unless 0 <= momentum < 1 as a float too, trust is positive, and decay and epsilon are not
+    /// negative; all of them finite.
     void check() const {
-        if (!(momentum >= 0 && momentum < 1))
-            core::fail(core::text("lars has momentum = ", momentum, ", outside [0, 1)"), "take a momentum such as 0.9");
+        if (!core::is_fraction_as_float(momentum))
+            core::fail(core::text("lars has momentum = ", momentum, ", outside [0, 1) as a float"),
+                       "take a momentum such as 0.9");
         if (!(decay >= 0 && std::isfinite(decay)))
             core::fail(core::text("lars has decay = ", decay, ", negative or not finite"),
                        "take a decay such as 1e-4, or 0 for none");

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -35,10 +36,10 @@ struct lion {
         return core::text("beta1=", beta1, " beta2=", beta2, " decay=", decay);
     }
 
-    /// Throws core::error unless both betas lie in [0, 1) and the decay is finite and not negative.
+    /// Throws core::error unless both betas lie in [0, 1) as floats, and the decay is finite and not negative.
     void check() const {
-        if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
-            core::fail(core::text("lion has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"),
+        if (!core::is_fraction_as_float(beta1) || !core::is_fraction_as_float(beta2))
+            core::fail(core::text("lion has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1) as floats"),
                        "take values such as 0.9 and 0.99");
         if (!(decay >= 0 && std::isfinite(decay)))
             core::fail(core::text("lion has decay = ", decay, ", negative or not finite"),

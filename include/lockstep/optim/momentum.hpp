@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -29,10 +30,10 @@ struct momentum {
 
     [[nodiscard]] std::string settings() const { return core::text("beta=", beta, " nesterov=", nesterov); }
 
-    /// Throws core::error unless 0 <= beta < 1.
+    /// Throws core::error unless 0 <= beta < 1, as a float too.
     void check() const {
-        if (!(beta >= 0 && beta < 1))
-            core::fail(core::text("momentum has beta = ", beta, ", outside [0, 1)"),
+        if (!core::is_fraction_as_float(beta))
+            core::fail(core::text("momentum has beta = ", beta, ", outside [0, 1) as a float"),
                        "take a beta such as 0.9, or sgd for none");
     }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -53,14 +54,15 @@ struct one_bit_adam {
                           decay > 0 ? core::text(" decay=", decay) : "");
     }
 
-    /// Throws core::error unless both betas lie in [0, 1), epsilon is positive as a float too, decay is not negative,
-    /// and there is a warm-up: without one all second moments would be zero.
+    /// Throws core::error unless both betas lie in [0, 1) as floats, epsilon in [1e-18, 1e37] as that of adam, decay is
+    /// not negative, and there is a warm-up: without one all second moments would be zero.
     void check() const {
-        if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
-            core::fail(core::text("one_bit_adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"),
+        if (!core::is_fraction_as_float(beta1) || !core::is_fraction_as_float(beta2))
+            core::fail(core::text("one_bit_adam has beta1 = ", beta1, " and beta2 = ", beta2,
+                                  ", not both in [0, 1) as floats"),
                        "take values such as 0.9 and 0.999");
-        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
-            core::fail(core::text("one_bit_adam has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+        if (!(epsilon >= 1e-18 && epsilon <= 1e37))
+            core::fail(core::text("one_bit_adam has epsilon = ", epsilon, ", outside [1e-18, 1e37]"),
                        "take a small positive number such as 1e-8");
         if (warm_up == 0)
             core::fail("one_bit_adam has warm_up = 0, so its second moments would stay zero",

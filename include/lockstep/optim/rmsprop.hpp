@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -49,19 +50,20 @@ struct rmsprop {
         return core::text("decay=", decay, " epsilon=", epsilon, " momentum=", momentum, " centered=", Slots.centered);
     }
 
-    /// Throws core::error unless decay (above 0 where centered) and momentum lie in [0, 1), epsilon is positive as a
-    /// float too, and a momentum has its slot.
+    /// Throws core::error unless decay (above 0 where centered) and momentum lie in [0, 1) as floats, epsilon in
+    /// [1e-18, 1e37] as that of adam, and a momentum has its slot.
     void check() const {
-        if (!(decay >= 0 && decay < 1))
-            core::fail(core::text("rmsprop has decay = ", decay, ", outside [0, 1)"), "take a decay such as 0.99");
+        if (!core::is_fraction_as_float(decay))
+            core::fail(core::text("rmsprop has decay = ", decay, ", outside [0, 1) as a float"),
+                       "take a decay such as 0.99");
         if (Slots.centered && decay == 0)
             core::fail("rmsprop is centered and has decay = 0, so that each variance is 0",
                        "take a decay such as 0.99");
-        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
-            core::fail(core::text("rmsprop has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+        if (!(epsilon >= 1e-18 && epsilon <= 1e37))
+            core::fail(core::text("rmsprop has epsilon = ", epsilon, ", outside [1e-18, 1e37]"),
                        "take a small positive number such as 1e-8");
-        if (!(momentum >= 0 && momentum < 1))
-            core::fail(core::text("rmsprop has momentum = ", momentum, ", outside [0, 1)"),
+        if (!core::is_fraction_as_float(momentum))
+            core::fail(core::text("rmsprop has momentum = ", momentum, ", outside [0, 1) as a float"),
                        "take a momentum such as 0.9, or 0 for none");
         if (!Slots.momentum && momentum != 0)
             core::fail(core::text("rmsprop has momentum = ", momentum, " and no slot for it"),

@@ -94,6 +94,7 @@ TEST_CASE("compress/sign_vote: settings and errors", "[compress]") {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     for (const double bad : {0.0, -1.0, 1e-60, nan, std::numeric_limits<double>::infinity()})
         CHECK_THROWS_AS(sign_vote{.scale = bad}.check(), core::error);
-    for (const double bad : {1.0, -0.1, nan}) CHECK_THROWS_AS(sign_vote{.momentum = bad}.check(), core::error);
+    for (const double bad : {1.0, 0.99999999, -0.1, nan})
+        CHECK_THROWS_AS(sign_vote{.momentum = bad}.check(), core::error);
     CHECK_THROWS_AS(error_feedback{sign_vote{}}.check(), core::error);
 }

@@ -18,6 +18,13 @@ TEST_CASE("core/floating_point: this program computes as it is written", "[core]
     CHECK(std::fma(1 + 0x1p-12F, 1 + 0x1p-12F, -1 - 0x1p-11F) != (1 + 0x1p-12F) * (1 + 0x1p-12F) + (-1 - 0x1p-11F));
 }
 
+TEST_CASE("core/floating_point: a fraction is below 1 as a float too", "[core]") {
+    for (const double yes : {0.0, 1e-50, 0.5, 0.9999999, 1 - 0x1p-24, 1 - 0x1.1p-25})
+        CHECK(core::is_fraction_as_float(yes));
+    for (const double no : {-1e-50, 1 - 0x1p-25, 0.99999999999, 1.0, 1e300, HUGE_VAL, std::nan("")})
+        CHECK(!core::is_fraction_as_float(no));
+}
+
 TEST_CASE("core/floating_point: the mode of a thread is seen, and is not taken for fused products", "[core]") {
     REQUIRE(std::fesetround(FE_UPWARD) == 0);
     const auto upward = core::arithmetic_mode();

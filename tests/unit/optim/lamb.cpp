@@ -121,8 +121,9 @@ TEST_CASE("optim/lamb: settings that make no sense are refused", "[optim]") {
     CHECK_NOTHROW(lamb{}.check());
     CHECK_NOTHROW((lamb{.beta1 = 0, .beta2 = 0, .decay = 0}.check()));
     const double nan = std::nan("");
-    for (const lamb& bad : {lamb{.beta1 = 1}, lamb{.beta2 = nan}, lamb{.epsilon = 0}, lamb{.epsilon = HUGE_VAL},
-                            lamb{.decay = -1}, lamb{.decay = nan}})
+    for (const lamb& bad :
+         {lamb{.beta1 = 1}, lamb{.beta2 = nan}, lamb{.epsilon = 0}, lamb{.epsilon = HUGE_VAL}, lamb{.epsilon = 9e-19},
+          lamb{.epsilon = 1e39}, lamb{.beta1 = 0.99999999999}, lamb{.decay = -1}, lamb{.decay = nan}})
         CHECK_THROWS_WITH(bad.check(), Catch::StartsWith("lockstep: lamb has "));
     CHECK(lamb{}.settings() == "beta1=0.9 beta2=0.999 epsilon=1e-06 decay=0.01");
 }

@@ -104,8 +104,9 @@ TEST_CASE("optim/lars: settings that make no sense are refused", "[optim]") {
     CHECK_NOTHROW(lars{}.check());
     CHECK_NOTHROW((lars{.momentum = 0, .decay = 0}.check()));
     const double nan = std::nan("");
-    for (const lars& bad : {lars{.momentum = 1}, lars{.momentum = nan}, lars{.decay = -1}, lars{.decay = nan},
-                            lars{.trust = 0}, lars{.trust = HUGE_VAL}, lars{.epsilon = -1}, lars{.epsilon = nan}})
+    for (const lars& bad :
+         {lars{.momentum = 1}, lars{.momentum = 0.99999999}, lars{.momentum = nan}, lars{.decay = -1},
+          lars{.decay = nan}, lars{.trust = 0}, lars{.trust = HUGE_VAL}, lars{.epsilon = -1}, lars{.epsilon = nan}})
         CHECK_THROWS_WITH(bad.check(), Catch::StartsWith("lockstep: lars has "));
     CHECK(lars{}.settings() == "momentum=0.9 decay=1e-04 trust=0.001 epsilon=0");
 }

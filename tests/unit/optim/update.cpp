@@ -397,19 +397,20 @@ TEST_CASE("optim: check names the value and the remedy", "[optim]") {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     CHECK_NOTHROW(momentum{}.check());
     CHECK_NOTHROW(momentum{.beta = 0}.check());
-    CHECK_THROWS_WITH(momentum{.beta = 1}.check(),
-                      "lockstep: momentum has beta = 1, outside [0, 1); take a beta such as 0.9, or sgd for none");
+    CHECK_THROWS_WITH(
+        momentum{.beta = 1}.check(),
+        "lockstep: momentum has beta = 1, outside [0, 1) as a float; take a beta such as 0.9, or sgd for none");
     CHECK_THROWS_AS(momentum{.beta = -0.1}.check(), core::error);
     CHECK_THROWS_AS(momentum{.beta = nan}.check(), core::error);
     CHECK_NOTHROW(adam{}.check());
-    CHECK_THROWS_WITH(
-        adam{.beta2 = 1.5}.check(),
-        "lockstep: adam has beta1 = 0.9 and beta2 = 1.5, not both in [0, 1); take values such as 0.9 and 0.999");
+    CHECK_THROWS_WITH(adam{.beta2 = 1.5}.check(),
+                      "lockstep: adam has beta1 = 0.9 and beta2 = 1.5, not both in [0, 1) as floats; take values such "
+                      "as 0.9 and 0.999");
     CHECK_THROWS_AS(adam{.beta1 = -1}.check(), core::error);
     CHECK_THROWS_AS(adam{.beta2 = nan}.check(), core::error);
     CHECK_THROWS_WITH(
         adam{.epsilon = 0}.check(),
-        "lockstep: adam has epsilon = 0, below 1e-37 or not finite; take a small positive number such as 1e-8");
+        "lockstep: adam has epsilon = 0, outside [1e-18, 1e37]; take a small positive number such as 1e-8");
     CHECK_THROWS_WITH((weight_decay{.rate = -0.5, .inner = sgd{}}.check()),
                       "lockstep: weight_decay has rate = -0.5, negative or not finite; take a rate such as 1e-4, or "
                       "the inner optimizer alone "
@@ -428,14 +429,40 @@ TEST_CASE("optim: check names the value and the remedy", "[optim]") {
     CHECK_NOTHROW(lion{.beta1 = 0, .beta2 = 0}.check());
     CHECK_THROWS_WITH(
         lion{.beta2 = 1}.check(),
-        "lockstep: lion has beta1 = 0.9 and beta2 = 1, not both in [0, 1); take values such as 0.9 and 0.99");
+        "lockstep: lion has beta1 = 0.9 and beta2 = 1, not both in [0, 1) as floats; take values such as 0.9 and 0.99");
     CHECK_THROWS_AS(lion{.decay = nan}.check(), core::error);
     CHECK_NOTHROW(rmsprop{}.check());
     CHECK_NOTHROW(rmsprop<rmsprop_slots{.momentum = true}>{}.check());
     CHECK_THROWS_WITH(rmsprop{.momentum = 0.9}.check(),
                       "lockstep: rmsprop has momentum = 0.9 and no slot for it; write "
                       "rmsprop<rmsprop_slots{.momentum = true}>");
-    CHECK_THROWS_WITH(rmsprop{.decay = 1}.check(), Catch::Contains("rmsprop has decay = 1, outside [0, 1)"));
+    CHECK_THROWS_WITH(rmsprop{.decay = 1}.check(), Catch::Contains("rmsprop has decay = 1, outside [0, 1) as a float"));
     CHECK_THROWS_AS((rmsprop<rmsprop_slots{.momentum = true}>{.momentum = 1}.check()), core::error);
     CHECK_THROWS_AS(rmsprop{.epsilon = 0}.check(), core::error);
+}
+
+TEST_CASE("optim: what would be 1, 0 or infinite as a float is refused", "[optim]") {
+    constexpr double nearly = 0.99999999999, nan = std::numeric_limits<double>::quiet_NaN();
+    CHECK_THROWS_WITH(momentum{.beta = nearly}.check(),
+                      Catch::Contains("momentum has beta = 0.99999999999, outside [0, 1) as a float;"));
+    CHECK_NOTHROW(momentum{.beta = 0.9999999}.check());
+    CHECK_THROWS_AS(adam{.beta1 = nearly}.check(), core::error);
+    CHECK_THROWS_AS(adamw{.beta2 = nearly}.check(), core::error);
+    CHECK_THROWS_AS(one_bit_adam{.beta2 = nearly}.check(), core::error);
+    CHECK_THROWS_AS(lion{.beta1 = nearly}.check(), core::error);
+    CHECK_THROWS_AS(deep_gradient{.momentum = nearly}.check(), core::error);
+    CHECK_THROWS_AS(rmsprop{.decay = nearly}.check(), core::error);
+    CHECK_THROWS_AS((rmsprop<rmsprop_slots{.momentum = true}>{.momentum = nearly}.check()), core::error);
+    for (const double good : {1e-18, 1e37}) {
+        CHECK_NOTHROW(adam{.epsilon = good}.check());
+        CHECK_NOTHROW(adamw{.epsilon = good}.check());
+        CHECK_NOTHROW(one_bit_adam{.epsilon = good}.check());
+        CHECK_NOTHROW(rmsprop{.epsilon = good}.check());
+    }
+    for (const double bad : {-1.0, 9e-19, 1e-37, 1.1e37, 1e39, nan}) {
+        CHECK_THROWS_AS(adam{.epsilon = bad}.check(), core::error);
+        CHECK_THROWS_AS(adamw{.epsilon = bad}.check(), core::error);
+        CHECK_THROWS_AS(one_bit_adam{.epsilon = bad}.check(), core::error);
+        CHECK_THROWS_AS(rmsprop{.epsilon = bad}.check(), core::error);
+    }
 }

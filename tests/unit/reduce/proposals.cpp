@@ -306,12 +306,13 @@ TEST_CASE("reduce/proposals: gradients of nothing, and settings that make no sen
     const auto throws = [](const auto& optimizer, const char* text) {
         CHECK_THROWS_WITH(optimizer.check(), Catch::Contains(text));
     };
-    throws(deep_gradient{.momentum = 1}, "deep_gradient has momentum = 1, outside [0, 1)");
+    throws(deep_gradient{.momentum = 1}, "deep_gradient has momentum = 1, outside [0, 1) as a float");
+    throws(deep_gradient{.momentum = 0.99999999}, "deep_gradient has momentum = 0.99999999, outside [0, 1) as a float");
     throws(deep_gradient{.momentum = std::nan("")}, "deep_gradient has momentum = nan");
     throws(deep_gradient{.clip = -1}, "deep_gradient has clip = -1, negative or not finite");
     throws(deep_gradient{.clip = std::numeric_limits<double>::infinity()}, "deep_gradient has clip = inf");
-    throws(one_bit_adam{.beta1 = 1}, "one_bit_adam has beta1 = 1 and beta2 = 0.999, not both in [0, 1)");
-    throws(one_bit_adam{.epsilon = 0}, "one_bit_adam has epsilon = 0, below 1e-37 or not finite");
+    throws(one_bit_adam{.beta1 = 1}, "one_bit_adam has beta1 = 1 and beta2 = 0.999, not both in [0, 1) as floats");
+    throws(one_bit_adam{.epsilon = 0}, "one_bit_adam has epsilon = 0, outside [1e-18, 1e37]");
     throws(one_bit_adam{.warm_up = 0}, "one_bit_adam has warm_up = 0, so its second moments would stay zero");
     CHECK_NOTHROW(deep_gradient{}.check());
     CHECK_NOTHROW(one_bit_adam{}.check());
