@@ -19,7 +19,8 @@ namespace lockstep::optim {
 
 /// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, and after t updates
 /// w -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon): Kingma and Ba (ICLR 2015), algorithm 1.
-/// Two slots: m, v. 7 numbers moved for each weight.
+/// Two slots: m, v. 7 numbers moved for each weight. A gradient whose square v cannot hold (as a float with the usual
+/// beta2: from 5.8e20 on) makes v infinite; the trainer then refuses the step.
 struct adam {
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -28,7 +29,7 @@ struct adam {
     using rule_of = adam;
     static constexpr std::string_view name = "adam";
     static constexpr std::size_t slot_count = 2;
-    /// v takes in the square of the gradient. Where v is infinite, the weight stands still.
+    /// v takes in the square of the gradient. Where v is infinite, the weight stands still and hides it.
     static constexpr std::array<std::size_t, 1> non_finite_shows_in() { return {1}; }
 
     [[nodiscard]] std::string settings() const {
@@ -53,12 +54,13 @@ struct adam {
         // The corrections are exact enough only in double: in float 1 - 0.999 has lost four digits.
         const auto as_vector = [](double value) { return vector(static_cast<T>(value)); };
         return [down = as_vector(-pass.rate / (1 - std::pow(beta1, updates))),
-                unbias = as_vector(1 / (1 - std::pow(beta2, updates))), keep1 = as_vector(beta1),
+                unbias = as_vector(1 / std::sqrt(1 - std::pow(beta2, updates))), keep1 = as_vector(beta1),
                 take1 = as_vector(1 - beta1), keep2 = as_vector(beta2), take2 = as_vector(1 - beta2),
                 floor = as_vector(epsilon)](vector& w, const vector& g, vector& m, vector& v) {
             m = simd::fma(take1, g, keep1 * m);
             v = simd::fma(take2 * g, g, keep2 * v);
-            w = simd::fma(down, m / (simd::sqrt(v * unbias) + floor), w);
+            // The root of each factor: the product v / (1 - beta2^t) overflows where v does not.
+            w = simd::fma(down, m / simd::fma(simd::sqrt(v), unbias, floor), w);
         };
     }
 

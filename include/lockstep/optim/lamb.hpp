@@ -92,13 +92,14 @@ private:
         // The corrections are exact enough only in double: in float 1 - 0.999 has lost four digits.
         const auto as_vector = [](double value) { return vector(static_cast<T>(value)); };
         return [unbias1 = as_vector(1 / (1 - std::pow(beta1, updates))),
-                unbias2 = as_vector(1 / (1 - std::pow(beta2, updates))), keep1 = as_vector(beta1),
+                unbias2 = as_vector(1 / std::sqrt(1 - std::pow(beta2, updates))), keep1 = as_vector(beta1),
                 take1 = as_vector(1 - beta1), keep2 = as_vector(beta2), take2 = as_vector(1 - beta2),
                 floor = as_vector(epsilon),
                 shrink = as_vector(pass.decays ? decay : 0)](const vector& w, const vector& g, vector& m, vector& v) {
             m = simd::fma(take1, g, keep1 * m);
             v = simd::fma(take2 * g, g, keep2 * v);
-            return simd::fma(shrink, w, m * unbias1 / (simd::sqrt(v * unbias2) + floor));
+            // As in adam: v * unbias2^2 overflows where v does not.
+            return simd::fma(shrink, w, m * unbias1 / simd::fma(simd::sqrt(v), unbias2, floor));
         };
     }
 };

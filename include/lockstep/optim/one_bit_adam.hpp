@@ -97,7 +97,7 @@ struct one_bit_adam {
         // In double, as in adam: the bits of the warm-up are those of adam.
         const auto as_vector = [](double value) { return vector(static_cast<T>(value)); };
         return [down = as_vector(-pass.rate / (1 - std::pow(beta1, updates))),
-                unbias = as_vector(1 / (1 - std::pow(beta2, of_v))), keep1 = as_vector(beta1),
+                unbias = as_vector(1 / std::sqrt(1 - std::pow(beta2, of_v))), keep1 = as_vector(beta1),
                 take1 = as_vector(1 - beta1), keep2 = as_vector(beta2), take2 = as_vector(1 - beta2),
                 floor = as_vector(epsilon), shrink = as_vector(1 - pass.rate * decay),
                 decays = pass.decays && decay > 0, warms_up](vector& w, const vector& g, vector& m, vector& v) {
@@ -109,7 +109,7 @@ struct one_bit_adam {
                 const vector zero(T{0});
                 m = select(v > zero, g, g * zero);  // what is not finite stays so
             }
-            w = simd::fma(down, m / (sqrt(v * unbias) + floor), w);
+            w = simd::fma(down, m / simd::fma(simd::sqrt(v), unbias, floor), w);
         };
     }
 

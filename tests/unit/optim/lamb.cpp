@@ -103,6 +103,16 @@ TEST_CASE("optim/lamb: trust is 1 where a norm is 0, and for tensors that do not
     static_assert(HasNormRule<lamb, double> && !HasNormRule<lars> && !HasNormRule<adamw>);
 }
 
+TEST_CASE("optim/lamb: a square that v just holds makes a step of usual length", "[optim]") {
+    for (const float g : {2e19F, 5e20F}) {
+        problem<float> one{1, 2};
+        one.weights[0] = 0;
+        const std::vector<float> gradient{g};
+        CHECK(update_checked(lamb{}, one.pass(gradient, 0.5, 0)));
+        CHECK(one.weights[0] == Approx(-0.5));
+    }
+}
+
 TEST_CASE("optim/lamb: a number that is not finite is found", "[optim]") {
     for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
         for (std::size_t where = 0; where < 4; ++where)

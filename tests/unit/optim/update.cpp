@@ -466,3 +466,45 @@ TEST_CASE("optim: what would be 1, 0 or infinite as a float is refused", "[optim
         CHECK_THROWS_AS(rmsprop{.epsilon = bad}.check(), core::error);
     }
 }
+
+namespace {
+/// How far a weight goes, in rates, with this gradient for so many steps from the start; NaN where a step is refused.
+template <class Optimizer>
+double rates(const Optimizer& optimizer, float gradient, std::uint64_t steps) {
+    std::vector<float> w{0}, state(Optimizer::slot_count);
+    const std::vector<float> g{gradient};
+    for (std::uint64_t step = 0; step < steps; ++step) {
+        const tensor::slots<float> slots{state.data(), Optimizer::slot_count, 1, 1};
+        if (!update_checked(optimizer, update_pass<float>{w, g, slots, 1, step}))
+            return std::numeric_limits<double>::quiet_NaN();
+    }
+    return -static_cast<double>(w[0]);
+}
+}  // namespace
+
+TEST_CASE("optim: steps along gradients whose squares a float does not hold are none, or refused", "[optim]") {
+    // However small, three steps are no longer than three rates, and a half for roundings of the smallest numbers.
+    const auto check_small = [](const auto& optimizer, double longest) {
+        optimizer.check();
+        for (float g = 1e-17F; g > 0; g /= 2) CHECK(rates(optimizer, g, 3) <= longest);
+    };
+    for (const double beta2 : {0.0, 0.9, 0.999, 0.9999999}) {
+        check_small(adam{.beta2 = beta2, .epsilon = 1e-18}, 3.5);
+        check_small(one_bit_adam{.beta2 = beta2, .epsilon = 1e-18}, 3.5);
+        // Without a correction its steps are longer, by the root of 1 / (1 - decay).
+        check_small(rmsprop{.decay = beta2, .epsilon = 1e-18}, 3.5 / std::sqrt(1 - beta2));
+    }
+    // (1 - beta2) g^2 is below 3.4e38 up to g = 5.8e20.
+    for (const float g : {1e19F, 2e19F, 5e20F, -5e20F}) {
+        CHECK(rates(adam{}, g, 1) == Approx(std::copysign(1.0, g)));
+        CHECK(rates(adamw{}, g, 1) == Approx(std::copysign(1.0, g)));
+        CHECK(rates(one_bit_adam{}, g, 1) == Approx(std::copysign(1.0, g)));
+        // Whose v stays as it is after the first step.
+        CHECK((rates(one_bit_adam{.warm_up = 1}, g, 2) > 0) == (g > 0));
+    }
+    for (const float g : {6e20F, -1e30F, std::numeric_limits<float>::max()}) {
+        CHECK(std::isnan(rates(adam{}, g, 1)));
+        CHECK(std::isnan(rates(adamw{}, g, 1)));
+        CHECK(std::isnan(rates(one_bit_adam{}, g, 1)));
+    }
+}
