@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -29,12 +30,13 @@ namespace lockstep::optim {
 ///                            w -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^warm_up)) + epsilon)
 /// With a decay, w = (1 - rate decay) w comes first, where pass.decays says so: Loshchilov and Hutter (ICLR 2019).
 /// The corrections go on, so the rate makes no jump where v is frozen; the authors' code has none of them, which is the
-/// same for warm_up of several thousand steps. A weight whose v is 0 after the warm-up stands still: divided by
-/// epsilon, any error of a compressor would throw it away. Wants error_feedback around the compressor of the plan; the
+/// same for warm_up of several thousand steps.
+/// After the warm-up m = 0 where v is 0, and where sqrt(v / (1 - beta2^warm_up)) <= epsilon < |m|. Such an m is the
+/// error of a compressor, for the warm-up has seen no gradient of its size. Divided by epsilon it would throw the
+/// weight away. A larger epsilon protects more weights. Wants error_feedback around the compressor of the plan; the
 /// error belongs to a momentum, so it needs no rescaling when the rate changes. The second compression, on the way
-/// back, is left out: all ranks decode the messages of all workers.
-/// The paper takes 15 to 25 % of all steps as warm-up. Two slots: m, v; none for each worker. Proposal: 3 numbers moved
-/// for each weight and worker; commit: 7.
+/// back, is left out: all ranks decode the messages of all workers. The paper takes 15 to 25 % of all steps as warm-up.
+/// Two slots: m, v; none for each worker. Proposal: 3 numbers moved for each weight and worker; commit: 7.
 struct one_bit_adam {
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -96,10 +98,13 @@ struct one_bit_adam {
                      of_v = std::min(updates, static_cast<double>(warm_up));
         // In double, as in adam: the bits of the warm-up are those of adam.
         const auto as_vector = [](double value) { return vector(static_cast<T>(value)); };
+        // Up to least_v, sqrt(v / correction) is no more than epsilon.
+        const double correction = 1 - std::pow(beta2, of_v), most = static_cast<double>(std::numeric_limits<T>::max()),
+                     least_v = std::min(epsilon * epsilon * correction, most);
         return [down = as_vector(-pass.rate / (1 - std::pow(beta1, updates))),
-                unbias = as_vector(1 / std::sqrt(1 - std::pow(beta2, of_v))), keep1 = as_vector(beta1),
-                take1 = as_vector(1 - beta1), keep2 = as_vector(beta2), take2 = as_vector(1 - beta2),
-                floor = as_vector(epsilon), shrink = as_vector(1 - pass.rate * decay),
+                unbias = as_vector(1 / std::sqrt(correction)), keep1 = as_vector(beta1), take1 = as_vector(1 - beta1),
+                keep2 = as_vector(beta2), take2 = as_vector(1 - beta2), floor = as_vector(epsilon),
+                least = as_vector(least_v), shrink = as_vector(1 - pass.rate * decay),
                 decays = pass.decays && decay > 0, warms_up](vector& w, const vector& g, vector& m, vector& v) {
             if (decays) w = shrink * w;
             if (warms_up) {
@@ -107,7 +112,7 @@ struct one_bit_adam {
                 v = simd::fma(take2 * g, g, keep2 * v);
             } else {
                 const vector zero(T{0});
-                m = select(v > zero, g, g * zero);  // what is not finite stays so
+                m = select(v > select(abs(g) <= floor, zero, least), g, g * zero);  // what is not finite stays so
             }
             w = simd::fma(down, m / simd::fma(simd::sqrt(v), unbias, floor), w);
         };

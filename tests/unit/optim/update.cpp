@@ -508,3 +508,28 @@ TEST_CASE("optim: steps along gradients whose squares a float does not hold are 
         CHECK(std::isnan(rates(one_bit_adam{}, g, 1)));
     }
 }
+
+TEMPLATE_TEST_CASE("optim/one_bit_adam: the error of a compressor does not throw away a weight without a scale",
+                   "[optim]", float, double) {
+    using T = TestType;
+    const one_bit_adam optimizer{.beta2 = 0.75, .epsilon = 1e-4, .warm_up = 1};
+    constexpr T tiny = std::numeric_limits<T>::denorm_min(), nan = std::numeric_limits<T>::quiet_NaN();
+    // v / (1 - beta2) is the square of 0, 0, almost nothing, almost nothing, 5e-5, 5e-5, and twice 2e-4.
+    const std::vector<T> mean{T(1e-9), T(0.5), T(1e-5), T(-0.5), T(9e-5), T(2e-4), T(0.5), T(-1e-6), nan},
+        v{0, 0, tiny, tiny, T(6.25e-10), T(6.25e-10), T(1e-8), T(1e-8), 0};
+    std::vector<T> w(9, T{1}), state(9, T{7});
+    state.insert(state.end(), v.begin(), v.end());
+    optimizer.update(update_pass<T>{w, mean, tensor::slots<T>{state.data(), 2, 9, 9}, 0.01, 1});
+    const bool kept[] = {false, false, true, false, true, false, true, true, true};
+    for (std::size_t i = 0; i < 9; ++i) {
+        INFO("weight " << i);
+        if (i == 8) {
+            CHECK(std::isnan(w[i]));
+            continue;
+        }
+        CHECK(state[i] == (kept[i] ? mean[i] : T{0}));
+        CHECK(state[9 + i] == v[i]);
+        CHECK((w[i] != 1) == kept[i]);
+        if (i != 6) CHECK(std::abs(static_cast<double>(w[i]) - 1) <= 0.01 / (1 - 0.9 * 0.9));
+    }
+}
