@@ -206,7 +206,8 @@ struct batch_norm {
     double epsilon = 1e-5;
 
     [[nodiscard]] std::string settings() const { return core::text("momentum=", momentum, " epsilon=", epsilon); }
-    /// Throws core::error unless 0 < momentum <= 1 and epsilon is positive as a float too.
+    /// Throws core::error unless 0 < momentum <= 1 and epsilon lies in [1e-37, 1e37]: as a float it is neither 0 nor
+    /// infinite.
     void check() const;
 
     template <tensor::Shape Input>
@@ -221,8 +222,8 @@ LOCKSTEP_FUNCTION void batch_norm::check() const {
     if (!(momentum > 0 && momentum <= 1))
         core::fail(core::text("batch_norm has momentum = ", momentum, ", outside (0, 1]"),
                    "use the part of the running statistics that a step replaces, such as 0.1");
-    if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
-        core::fail(core::text("batch_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+    if (!(epsilon >= 1e-37 && epsilon <= 1e37))
+        core::fail(core::text("batch_norm has epsilon = ", epsilon, ", outside [1e-37, 1e37]"),
                    "take a small positive number such as 1e-5");
 }
 

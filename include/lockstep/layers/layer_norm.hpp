@@ -3,7 +3,6 @@
 // Layer normalisation (Ba, Kiros, Hinton 2016). Models LayerSpec.
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -73,10 +72,10 @@ struct layer_norm {
     double epsilon = 1e-5;
 
     [[nodiscard]] std::string settings() const { return core::text("epsilon=", epsilon); }
-    /// Throws core::error unless epsilon is positive as a float too.
+    /// Throws core::error unless epsilon lies in [1e-37, 1e37]: as a float it is neither 0 nor infinite.
     void check() const {
-        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
-            core::fail(core::text("layer_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+        if (!(epsilon >= 1e-37 && epsilon <= 1e37))
+            core::fail(core::text("layer_norm has epsilon = ", epsilon, ", outside [1e-37, 1e37]"),
                        "take a small positive number such as 1e-5");
     }
 

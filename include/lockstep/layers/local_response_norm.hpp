@@ -71,13 +71,19 @@ struct local_response_norm {
     [[nodiscard]] std::string settings() const {
         return core::text("alpha=", alpha, " beta=", beta, " offset=", offset);
     }
-    /// Throws core::error unless alpha >= 0, beta > 0 and offset >= 1e-37: positive as a float, too.
+    /// Throws core::error unless alpha lies in [0, 1e37], beta in (0, 1e37] and offset in [1e-37, 1e37], and 2 alpha
+    /// beta and offset^-beta are at most 1e37: these are factors of zeros, which have to be finite as floats.
     void check() const {
-        if (!(alpha >= 0 && beta > 0 && offset >= 1e-37 && std::isfinite(alpha) && std::isfinite(beta) &&
-              std::isfinite(offset)))
-            core::fail(
-                core::text("local_response_norm has alpha = ", alpha, ", beta = ", beta, " and offset = ", offset),
-                "take alpha >= 0, beta > 0 and offset >= 1e-37, such as 1e-4, 0.75 and 2");
+        const auto values =
+            core::text("local_response_norm has alpha = ", alpha, ", beta = ", beta, " and offset = ", offset);
+        constexpr double most = 1e37;
+        if (!(alpha >= 0 && alpha <= most && beta > 0 && beta <= most && offset >= 1e-37 && offset <= most))
+            core::fail(values,
+                       "take alpha in [0, 1e37], beta in (0, 1e37] and offset in [1e-37, 1e37], such as 1e-4, "
+                       "0.75 and 2");
+        if (!(2 * alpha * beta <= most && std::pow(offset, -beta) <= most))
+            core::fail(core::text(values, ", so that 2 alpha beta or offset^-beta is above 1e37"),
+                       "take a larger offset, or a smaller alpha or beta, such as 2, 1e-4 and 0.75");
     }
 
     template <tensor::Shape Input>

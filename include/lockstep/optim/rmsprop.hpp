@@ -4,7 +4,6 @@
 // Tested by tests/unit/optim/update.cpp.
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <string>
 #include <string_view>

@@ -242,6 +242,8 @@ TEST_CASE("layers/batch_norm: what it declares and refuses", "[layers]") {
                       Catch::Contains("lockstep: batch_norm has momentum = 0, outside (0, 1];"));
     CHECK_THROWS_AS(layers::batch_norm{.momentum = NAN}.check(), core::error);
     CHECK_THROWS_WITH(layers::batch_norm{.epsilon = 0}.check(),
-                      Catch::Contains("lockstep: batch_norm has epsilon = 0, below 1e-37"));
-    CHECK_THROWS_AS(layers::batch_norm{.epsilon = INFINITY}.check(), core::error);
+                      Catch::Contains("lockstep: batch_norm has epsilon = 0, outside [1e-37, 1e37];"));
+    CHECK_NOTHROW(layers::batch_norm{.epsilon = 1e37}.check());
+    for (const double bad : {1e39, static_cast<double>(INFINITY), static_cast<double>(NAN)})
+        CHECK_THROWS_AS(layers::batch_norm{.epsilon = bad}.check(), core::error);
 }

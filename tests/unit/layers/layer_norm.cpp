@@ -71,6 +71,8 @@ TEST_CASE("layers/layer_norm: what it declares and refuses", "[layers]") {
     CHECK(layers::layer_norm{}.settings() == "epsilon=1e-05");
     CHECK_NOTHROW(layers::layer_norm{}.check());
     CHECK_THROWS_WITH(layers::layer_norm{.epsilon = -1}.check(),
-                      Catch::Contains("lockstep: layer_norm has epsilon = -1, below 1e-37"));
-    CHECK_THROWS_AS(layers::layer_norm{.epsilon = NAN}.check(), core::error);
+                      Catch::Contains("lockstep: layer_norm has epsilon = -1, outside [1e-37, 1e37];"));
+    CHECK_NOTHROW(layers::layer_norm{.epsilon = 1e37}.check());
+    for (const double bad : {1e39, static_cast<double>(INFINITY), static_cast<double>(NAN)})
+        CHECK_THROWS_AS(layers::layer_norm{.epsilon = bad}.check(), core::error);
 }

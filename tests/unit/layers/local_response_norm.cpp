@@ -25,6 +25,20 @@ TEMPLATE_TEST_CASE(
     }
 }
 
+TEST_CASE("layers/local_response_norm: zeros stay zeros at the ends of what is allowed", "[layers]") {
+    using S = shape<1, 1, 7>;
+    for (const auto& spec : {layers::local_response_norm<3>{.alpha = 0, .offset = 1e-37},
+                             layers::local_response_norm<3>{.beta = 1.5, .offset = 1e-24},
+                             layers::local_response_norm<3>{.alpha = 6e36, .offset = 1e37}}) {
+        spec.check();
+        const problem<float, layer_api::local_response_norm_layer<3, S>> of{
+            .rows = 1, .x = array<float>(S::size, 0.0F), .layer = spec.on(S{})};
+        const auto there = forward(of);
+        const auto back = backward(of, there, array<float>(S::size, 0.0F), one_lane(1));
+        for (std::size_t i = 0; i < S::size; ++i) CHECK((there.y[i] == 0 && back.dx[i] == 0));
+    }
+}
+
 TEST_CASE("layers/local_response_norm: what it declares and refuses", "[layers]") {
     using layer = layer_of<layers::local_response_norm<5>, shape<4, 5, 6>>;
     static_assert(std::is_same_v<layer::input, layer::output> && layer::parameters.size() == 0);
@@ -36,4 +50,10 @@ TEST_CASE("layers/local_response_norm: what it declares and refuses", "[layers]"
                       Catch::Contains("lockstep: local_response_norm has alpha = 1e-04, beta = 0.75 and offset = 0;"));
     CHECK_THROWS_AS(layers::local_response_norm<5>{.alpha = -1}.check(), core::error);
     CHECK_THROWS_AS(layers::local_response_norm<5>{.beta = NAN}.check(), core::error);
+    CHECK_THROWS_AS(layers::local_response_norm<5>{.alpha = 1e39}.check(), core::error);
+    CHECK_THROWS_AS(layers::local_response_norm<5>{.offset = 1e39}.check(), core::error);
+    CHECK_THROWS_AS(layers::local_response_norm<5>{.offset = NAN}.check(), core::error);
+    CHECK_THROWS_WITH((layers::local_response_norm<5>{.alpha = 1e37, .beta = 8}.check()),
+                      Catch::Contains("beta = 8 and offset = 2, so that 2 alpha beta or offset^-beta is above 1e37;"));
+    CHECK_THROWS_AS((layers::local_response_norm<5>{.beta = 1.5, .offset = 1e-30}.check()), core::error);
 }
