@@ -31,7 +31,8 @@ enum class sparse_algorithm : std::uint8_t { automatic, recursive_doubling, spli
 }
 
 template <class C, class T = float>
-inline constexpr bool is_list_compressor = Compressor<C, T>&& sends_index_list<C> && !adds_streams<C>;
+inline constexpr bool is_list_compressor =
+    Compressor<C, T>&& sends_index_list<C> && !adds_streams<C> && !hides_streams<C>;
 template <class Second>
 inline constexpr bool is_second_half = std::is_same_v<Second, none> || std::is_same_v<Second, quantize>;
 
@@ -153,7 +154,7 @@ template <class Inner>
     return second_half_of(of.inner);
 }
 
-/// Whether additions cut what workers have sent (global_top_k).
+/// Whether additions cut what workers have sent: what has stream_settings::cuts says so by this member.
 template <class C>
 inline constexpr bool cuts_streams = requires {
     C::cuts_streams;

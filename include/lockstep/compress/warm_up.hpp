@@ -155,13 +155,13 @@ struct warm_up {
     }
     template <class T>
     [[nodiscard]] compress::list_room list_room(std::size_t n) const {
-        const std::size_t usual = list_room_of<T>(inner, n).most;
-        std::size_t most = usual;
+        const compress::list_room last = list_room_of<T>(inner, n);
+        std::size_t most = last.most;
         if (start > 0) most = std::max(most, std::is_same_v<first_type, none> ? n : list_room_of<T>(first, n).most);
         if constexpr (has_ratio<inner_type>)
             for (std::size_t k = 0; k < ratios.size() && each > 0; ++k)
                 most = std::max(most, list_room_of<T>(of_stage(k), n).most);
-        return {most, usual};
+        return {most, last.usual};
     }
 
 private:

@@ -122,9 +122,9 @@ private:
     std::span<const L> y_;
 };
 
-/// A data set over any two containers with data() and size(): std::vector, std::span, xt::xtensor, xt::xarray. One that
-/// also has shape() is checked: x must be n x Sample and y must be n (classes) or n x Label, extents of 1 aside;
-/// strides() must be those of row-major order.
+/// A data set over any two containers with data() and size(): std::vector, std::span, xt::xtensor, xt::xarray,
+/// boost::multi_array, matrices of Eigen, Kokkos::View. One that tells its extents is checked: x must be n x Sample and
+/// y must be n (classes) or n x Label, extents of 1 aside, both in row-major order (tensor::view_samples).
 template <tensor::Shape Sample, tensor::Label Label, class X, class Y>
 [[nodiscard]] auto in_memory(X&& x, Y&& y) {
     static_assert(outlives_the_call<X> && outlives_the_call<Y>,

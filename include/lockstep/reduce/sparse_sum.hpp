@@ -61,6 +61,9 @@ public:
           speaks_{of.deal.sends(of.ranks.rank())},
           slots_{compress::slots_of(compressor)},
           inside_{worker_sum<T>::make(of, arena)} {
+        if (settings_.cuts && !compress::cuts_streams<C>)
+            core::fail(core::text(C::name, " has stream_settings with cuts, and does not say so"),
+                       "add static constexpr bool cuts_streams = true, as global_top_k has it");
         lay_out();
         dense_fold_ = worker_fold::in_order(deal_.own, deal_.workers);
         const stream_ranks among{of};
@@ -71,8 +74,8 @@ public:
             if (quantised_.universe() > 0) {
                 quantised_sum_ = std::make_unique<quantised_sum<T, second_half>>(of, among, quantised_,
                                                                                  second_half_of(compressor), arena);
-                expected_bytes_ += static_cast<double>(quantised_sum_->bytes()) +
-                                   collectives::split_bytes(shape_of(quantised_), deal_.workers, among.senders);
+                expected_bytes_ += collectives::split_bytes(shape_of(quantised_), deal_.workers, among.senders);
+                second_bytes_ = quantised_sum_->bytes();
             }
         constexpr std::string_view what = "numbers of a compressor";
         state_ = arena.reserve<T>(core::checked_product(what, slots_, own(), of.n));
@@ -100,6 +103,7 @@ public:
     void start(std::span<T> gradient, std::uint64_t step) {
         gradient_ = gradient;
         step_ = step;
+        sent_before_ = sent().elements;
         is_finished_ = false;
         if (!inside_) return send();
         is_adding_ = true;
@@ -146,9 +150,14 @@ public:
     /// Every rank has made the same update: nothing is sent.
     void share(std::span<T>) noexcept {}
 
-    /// Expected for indices that are equally likely: lengths of messages follow from them.
+    /// Expected for indices that are equally likely: lengths of messages follow from them. With a warm-up what was sent
+    /// in the step that was started last.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return static_cast<std::size_t>(expected_bytes_) + dense_sum_->bytes() + (inside_ ? inside_->bytes() : 0);
+        const bool falls =
+            exact_.entries() != exact_.usual_entries() || quantised_.entries() != quantised_.usual_entries();
+        const std::size_t streams =
+            falls && sent().elements > 0 ? sent().elements - sent_before_ : static_cast<std::size_t>(expected_bytes_);
+        return streams + second_bytes_ + dense_sum_->bytes() + (inside_ ? inside_->bytes() : 0);
     }
     [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.first(n_); }
     [[nodiscard]] static bool replicates() noexcept { return true; }
@@ -344,7 +353,9 @@ private:
     std::size_t dense_length_ = 0;
     std::size_t longest_message_ = 0;
     std::size_t longest_scratch_ = 0;
-    double expected_bytes_ = 0;
+    double expected_bytes_ = 0;     // of streams
+    std::size_t second_bytes_ = 0;  // of the second half
+    std::size_t sent_before_ = 0;   // bytes of streams, in all steps
     worker_fold dense_fold_;
     std::unique_ptr<whole_sum<T>> dense_sum_;
     std::unique_ptr<stream_sum<T>> exact_sum_;

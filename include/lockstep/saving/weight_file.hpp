@@ -95,7 +95,7 @@ template <class T>
             const auto to = numbers.first(one.size() * one.shards);
             numbers = numbers.subspan(to.size());
             if (one.layer >= end) continue;
-            const std::size_t extents = from.at(one.name).shape.size();
+            const std::size_t extents = from.at(one.name).shape.size();  // flat statistics do not tell their rows
             auto shape = are_flat && extents == 1 ? std::vector{to.size()} : shape_of(one);
             if (shape.size() == 1 && extents == 2) shape.insert(shape.begin(), 1);
             from.read<T>(one.name, shape, to);

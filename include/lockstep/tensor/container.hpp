@@ -2,6 +2,7 @@
 #pragma once
 // The user's containers of samples as spans: what shape and strides they must have is checked here and nowhere else.
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -37,8 +38,13 @@ template <class Extents>
     return d == sample.size();
 }
 
+template <class C>
+concept counts_dimensions = requires(const C& all) {
+    all.num_dimensions();
+}
+|| requires(const C& all) { all.shape().size(), all.strides().size(); };
 template <class C>  // xtensor, Boost.MultiArray
-concept has_strides = requires(const C& all) {
+concept has_strides = counts_dimensions<C> && requires(const C& all) {
     all.shape()[0], all.strides()[0];
 };
 template <class C>  // Kokkos
@@ -51,7 +57,7 @@ concept is_matrix = requires(const C& all) {
 };
 template <class C>  // Eigen's tensors
 concept is_dense_tensor = requires(const C& all) {
-    all.dimensions()[0], C::Layout;
+    all.rank(), all.dimensions()[0], C::Layout;
 };
 
 /// What a container says of its shape and of its order in memory.
@@ -71,13 +77,13 @@ struct layout {
             is_row_major = is_row_major && (extents[d] <= 1 || step == 0 || std::cmp_equal(stride(d), step));
         }
     }
-    /// Without strides: as it says itself, else in row-major order.
-    template <class Extents>
-    layout(const Extents& all, bool by_rows)
-        : layout(
-              static_cast<std::size_t>(all.size()), [&](std::size_t d) { return all[d]; },
-              [](std::size_t) { return 0; }) {
-        is_row_major = by_rows;
+    /// Without strides: dense, in this order.
+    template <class Extent>
+    layout(std::size_t dimensions, const Extent& extent, bool by_rows)
+        : layout(dimensions, extent, [](std::size_t) { return 0; }) {
+        std::size_t long_ones = 0;
+        for (const std::size_t one : extents) long_ones += one > 1 ? 1 : 0;
+        is_row_major = by_rows || long_ones <= 1 || std::ranges::count(std::span{extents}.first(rank), 0U) > 0;
     }
 
     [[nodiscard]] std::string text() const {
@@ -104,9 +110,13 @@ template <class C>
         return layout{rank, [&](std::size_t d) { return all.shape()[d]; },
                       [&](std::size_t d) { return all.strides()[d]; }};
     } else if constexpr (is_dense_tensor<C>) {
-        return layout{all.dimensions(), static_cast<int>(C::Layout) == 1};
+        return layout{static_cast<std::size_t>(all.rank()), [&](std::size_t d) { return all.dimensions()[d]; },
+                      static_cast<int>(C::Layout) == 1};
     } else if constexpr (requires { all.shape().begin(); }) {
-        return layout{all.shape(), true};
+        const auto& shape = all.shape();
+        return layout{static_cast<std::size_t>(std::ranges::distance(shape)),
+                      [&](std::size_t d) { return *std::ranges::next(shape.begin(), static_cast<std::ptrdiff_t>(d)); },
+                      true};
     }
 }
 
@@ -115,7 +125,9 @@ template <class C>
 template <class C>
 [[nodiscard]] bool fits(const layout& found, std::span<const std::size_t> sample) {
     if constexpr (is_matrix<C>) {
-        return found.extents[0] <= 1 || found.extents[1] <= 1 ||
+        if constexpr (requires { C::IsVectorAtCompileTime; })
+            if (C::IsVectorAtCompileTime) return true;
+        return found.extents[0] == 0 ||
                found.extents[1] == std::accumulate(sample.begin(), sample.end(), std::size_t{1}, std::multiplies{});
     } else {
         return same_but_for_ones(std::span{found.extents}.first(found.rank), sample);
@@ -162,7 +174,8 @@ template <class Container>
             std::string wanted = "n";
             for (const std::size_t extent : sample) wanted += core::text("x", extent);
             core::fail(core::text(which, " has the shape ", found.text(), ", expected ", wanted),
-                       is_matrix ? "pass a matrix with one row for each sample, in row-major order"
+                       is_matrix ? "pass a matrix with a row for each sample, in row-major order; the transpose() of a "
+                                   "column-major one with a column for each is one"
                                  : "reshape it, or declare another shape of the samples");
         }
         if (!found.is_row_major)

@@ -75,6 +75,9 @@ TEST_CASE("compress/sparse_sum: the lists of a warm_up have room and are read at
     CHECK(list_room_of<float>(warm_up{top_k{.ratio = 0.01}}, n).most == 10);
     CHECK(list_room_of<float>(warm_up<top_k, threshold>{.inner = {.ratio = 0.01}, .start = 1}, n).most == 100);
     CHECK(list_room_of<double>(top_k{.ratio = 0.02}, n).most == 20);
+    const warm_up<warm_up<top_k>> twice{.inner = {.inner = {.ratio = 0.01}, .each = 5}, .start = 1};
+    CHECK(list_room_of<float>(twice, n).most == n);
+    CHECK(list_room_of<float>(twice, n).usual == 10);
 
     channel<float, std::remove_const_t<decltype(of)>> wrapped{of, n};
     for (const int expected : {1000, 1000, 1000, 250, 250, 63, 63, 15, 15, 10, 10, 10}) {

@@ -165,8 +165,14 @@ TEST_CASE("tensor/container: a matrix of Eigen has a row for each sample, in row
     CHECK_THROWS_WITH(tensor::view_samples(rows.leftCols(2), "x", std::array<std::size_t, 1>{2}),
                       "lockstep: x (shape 7x2)" + order);
     CHECK_THROWS_WITH(tensor::view_samples(columns.transpose().eval(), "x", three),
-                      "lockstep: x has the shape 3x7, expected nx3; pass a matrix with one row for each sample, in "
-                      "row-major order");
+                      "lockstep: x has the shape 3x7, expected nx3; pass a matrix with a row for each sample, in "
+                      "row-major order; the transpose() of a column-major one with a column for each is one");
+    const Eigen::MatrixXf by_columns = columns.transpose();
+    CHECK(tensor::view_samples(by_columns.transpose(), "x", three).data() == by_columns.data());
+    CHECK_THROWS_WITH(tensor::view_samples(by_rows(by_rows::Random(1, 6)), "x", three),
+                      Catch::Contains("x has the shape 1x6, expected nx3"));
+    CHECK(tensor::view_samples(by_rows(0, 0), "x", three).empty());
+    CHECK(tensor::view_samples(by_rows(by_rows::Random(1, 3)), "x", three).size() == 3);
 }
 
 TEST_CASE("tensor/container: a vector of Eigen is a list of numbers", "[tensor]") {
@@ -190,5 +196,42 @@ TEST_CASE("tensor/container: a tensor of Eigen says its order", "[tensor]") {
                       Catch::Contains("x (shape 3x4x5) is not contiguous in row-major order"));
     CHECK_THROWS_WITH(tensor::view_samples(rows, "x", std::array<std::size_t, 1>{3}),
                       Catch::Contains("x has the shape 3x4x5, expected nx3"));
+    CHECK(tensor::view_samples(Eigen::Tensor<int, 1>(7), "y", {}).size() == 7);
+    CHECK(tensor::view_samples(Eigen::Tensor<float, 2>(7, 1), "y", {}).size() == 7);
+    const Eigen::TensorFixedSize<float, Eigen::Sizes<7, 3>, Eigen::RowMajor> fixed;
+    CHECK(tensor::view_samples(fixed, "x", std::array<std::size_t, 1>{3}).size() == 21);
+    CHECK_THROWS_WITH(
+        tensor::view_samples(Eigen::TensorFixedSize<float, Eigen::Sizes<7, 3>>{}, "x", std::array<std::size_t, 1>{3}),
+        Catch::Contains("x (shape 7x3) is not contiguous"));
 }
 #endif
+
+namespace {
+
+/// Extents in a list, no strides.
+struct listed {
+    std::vector<float> numbers;
+    std::initializer_list<int> extents;
+    [[nodiscard]] const float* data() const { return numbers.data(); }
+    [[nodiscard]] std::size_t size() const { return numbers.size(); }
+    [[nodiscard]] auto shape() const { return extents; }
+};
+/// As arrays of pybind11: strides in bytes, which are not read.
+struct with_pointers : view_2d {
+    [[nodiscard]] const std::size_t* shape() const { return extents.data(); }
+    [[nodiscard]] const std::size_t* strides(int = 0) const { return strides_in_bytes.data(); }
+    [[nodiscard]] std::size_t rank(int) const = delete;
+    std::array<std::size_t, 2> strides_in_bytes{};
+};
+
+}  // namespace
+
+TEST_CASE("tensor/container: shapes without strides, or without a count, are taken as before", "[tensor]") {
+    static constexpr std::initializer_list<int> extents{4, 3};
+    const listed some{std::vector<float>(12), extents};
+    CHECK(tensor::view_samples(some, "x", std::array<std::size_t, 1>{3}).size() == 12);
+    CHECK_THROWS_WITH(tensor::view_samples(some, "x", std::array<std::size_t, 1>{4}),
+                      Catch::Contains("x has the shape 4x3, expected nx4"));
+    const with_pointers array{{std::vector<float>(12), {4, 3}, {}}};
+    CHECK(tensor::view_samples(array, "x", std::array<std::size_t, 1>{3}).size() == 12);
+}

@@ -16,8 +16,9 @@ namespace lockstep::compress {
 
 /// Whether each message is that of encode_pairs(): k values of T, then their k indices of 32 bits in ascending order,
 /// none of them twice. k may vary from message to message. So are those of a Sparsifier, of error_feedback around one,
-/// and of what says `static constexpr bool sends_index_list = true`; that one may have a `list_in<T>(message)` and a
-/// `list_room<T>(n)` of its own, where its messages hold lists but are none.
+/// and of what says `static constexpr bool sends_index_list = true`. That one has a `list_in<T>(message)` and a
+/// `list_room<T>(n)` of its own, where its messages hold lists but are none, as those of warm_up, which one around it
+/// passes on.
 template <class C>
 inline constexpr bool sends_index_list = Sparsifier<C>;
 template <class C>
@@ -62,10 +63,25 @@ struct list_room {
     std::size_t usual = 0;  ///< at most, in all steps but the first ones
 };
 
+template <class C>
+concept has_lists_of_its_own = requires(const C& of, std::span<const std::byte> message) {
+    of.template list_in<float>(message);
+    of.template list_room<float>(std::size_t{});
+};
+template <class C>
+inline constexpr bool hides_lists = false;
+template <class C>
+    requires requires(const C& of) { of.inner; }
+inline constexpr bool hides_lists<C> = has_lists_of_its_own<decltype(C::inner)> && !has_lists_of_its_own<C>;
+
 /// The list in a message of `of`.
 template <class T, class C>
 [[nodiscard]] index_list<T> list_in(const C& of, std::span<const std::byte> message) noexcept {
-    if constexpr (requires { of.template list_in<T>(message); })
+    static_assert(
+        !hides_lists<C>,
+        "lockstep: what goes around a warm_up of lists passes its list_in<T>(message) and list_room<T>(n) on, "
+        "as compress::measured does");
+    if constexpr (has_lists_of_its_own<C>)
         return of.template list_in<T>(message);
     else
         return index_list<T>{message};
@@ -77,7 +93,7 @@ template <class T, class Inner>
 /// For n numbers.
 template <class T, class C>
 [[nodiscard]] list_room list_room_of(const C& of, std::size_t n) {
-    if constexpr (requires { of.template list_room<T>(n); }) {
+    if constexpr (has_lists_of_its_own<C>) {
         return of.template list_room<T>(n);
     } else {
         const std::size_t most = std::min(n, std::size_t{of.template max_bytes<T>(n)} / pair_bytes<T>);
