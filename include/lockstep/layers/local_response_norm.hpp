@@ -19,7 +19,7 @@
 namespace lockstep::layer_api {
 
 /// y = x / (offset + alpha sum of x^2)^beta, the sum over the Window channels around, for each pixel; backward computes
-/// the powers again.
+/// the powers again. Squares are those of T: from |x| = 1.8e19 on as float, y is 0 in the windows of such an x.
 template <std::size_t Window, tensor::Shape S>
 struct local_response_norm_layer {
     using input = S;

@@ -5,17 +5,28 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::tensor {
 
+namespace detail {
+/// Whether their product is no more than an object may have bytes.
+template <class... Numbers>
+[[nodiscard]] consteval bool fits(Numbers... extents) {
+    std::size_t left = PTRDIFF_MAX;
+    return ((extents == 0 || (left /= extents) > 0) && ...);
+}
+}  // namespace detail
+
 /// shape<28, 28, 1>: one image; shape<10>: one row of ten features.
 template <std::size_t... Extents>
 struct shape {
     static_assert(((Extents > 0) && ...), "lockstep: every extent of a shape is at least 1");
     static constexpr std::size_t rank = sizeof...(Extents);
+    static_assert(detail::fits(Extents...), "lockstep: a shape has more numbers than memory can have");
     static constexpr std::size_t size = (Extents * ... * 1);
     static constexpr std::array<std::size_t, rank> extents{Extents...};
 };
