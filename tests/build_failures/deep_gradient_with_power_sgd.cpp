@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // deep_gradient looks at messages, which a reduction in rounds does not have.
-// build error: lockstep: this optimizer looks at the message of each worker, and a reduction in rounds has none, nor is one left of a sparse sum: take a compressor
+// build error: lockstep: this optimizer looks at the message of each worker, and a reduction in rounds has none, nor does global_top_k send all of it: take a compressor
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/compress/error_feedback.hpp"
