@@ -83,6 +83,7 @@
 #include "lockstep/report/timeline_picture.hpp"
 #include "lockstep/report/whole_file.hpp"
 #include "lockstep/saving/disk.hpp"
+#include "lockstep/saving/list.hpp"
 #include "lockstep/saving/manifest.hpp"
 #include "lockstep/saving/network_text.hpp"
 #include "lockstep/saving/save.hpp"

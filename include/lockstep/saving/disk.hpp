@@ -78,7 +78,7 @@ public:
     [[gnu::cold]] void close();
 
 private:
-    [[noreturn, gnu::cold]] void fail(const char* what) const;
+    [[noreturn, gnu::cold]] void fail(const char* what, bool reads = false) const;
 
     std::string path_;
     descriptor open_;
@@ -94,9 +94,11 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
 [[gnu::cold]] void rename(const std::string& from, const std::string& to);
 /// Names in it, in no order, but for . and ..; none where there is no such folder.
 [[nodiscard, gnu::cold]] std::vector<std::string> names_in(const std::string& folder);
-/// `or_hidden`: what this user may not look at counts as absent, too.
-[[nodiscard, gnu::cold]] bool exists(const std::string& path, bool or_hidden = false);
-/// The same for what another machine may just have made: a network file system answers from memory for a while, but
+/// Throws core::error where this user may not look.
+[[nodiscard, gnu::cold]] bool exists(const std::string& path);
+/// Whether a folder above it may not be looked into by this user.
+[[nodiscard, gnu::cold]] bool is_hidden(const std::string& path) noexcept;
+/// exists() for what another machine may just have made: a network file system answers from memory for a while, but
 /// not where the folders above are opened anew. Looks for three seconds.
 [[nodiscard, gnu::cold]] bool appears(const std::string& path);
 /// What a checkpoint consists of, the manifest first, and then the folder if nothing else is in it. Of a link to one
@@ -153,12 +155,17 @@ struct part_sum {
 
 namespace detail {
 
-[[noreturn, gnu::cold]] LOCKSTEP_FUNCTION void fail_path(std::string_view what, std::string_view path, int reason) {
+[[noreturn, gnu::cold]] LOCKSTEP_FUNCTION void fail_path(std::string_view what, std::string_view path, int reason,
+                                                         bool reads = false) {
+    const bool is_forbidden = reason == EACCES || reason == EPERM || reason == EROFS;
     core::fail(core::text("cannot ", what, " ", path, ": ", std::generic_category().message(reason)),
-               reason == EACCES || reason == EPERM || reason == EROFS ? "name a folder that this user may write"
-               : reason == EFBIG                                      ? "raise the limit of file sizes (ulimit -f)"
-               : reason == EDQUOT ? "delete files of this user, or ask for a larger quota"
-                                  : "check that the folder is there and that its disk has room");
+               is_forbidden && reads ? "name what this user may read"
+               : is_forbidden        ? "name a folder that this user may write"
+               : reason == ENOTDIR   ? "name a folder, this is a file"
+               : reason == EFBIG     ? "raise the limit of file sizes (ulimit -f)"
+               : reason == EDQUOT    ? "delete files of this user, or ask for a larger quota"
+               : reads               ? "check that it is there and that its disk can be read"
+                                     : "check that the folder is there and that its disk has room");
 }
 
 /// Calls f() until no signal interrupts it.
@@ -171,7 +178,9 @@ auto again(const F& f) {
 
 }  // namespace detail
 
-LOCKSTEP_FUNCTION void placed_file::fail(const char* what) const { detail::fail_path(what, path_, errno); }
+LOCKSTEP_FUNCTION void placed_file::fail(const char* what, bool reads) const {
+    detail::fail_path(what, path_, errno, reads);
+}
 
 LOCKSTEP_FUNCTION placed_file::placed_file(std::string path, use how, std::uint64_t bytes) : path_{std::move(path)} {
     // To open a FIFO waits for its other end.
@@ -181,7 +190,7 @@ LOCKSTEP_FUNCTION placed_file::placed_file(std::string path, use how, std::uint6
                    "name what a run has written, on a disk");
     const int flags = how == use::make ? O_WRONLY | O_CREAT | O_EXCL : how == use::write ? O_WRONLY : O_RDONLY;
     open_ = descriptor{detail::again([&] { return ::open(path_.c_str(), flags | O_CLOEXEC, 0666); })};
-    if (!open_.is_open()) fail(how == use::make ? "make" : "open");
+    if (!open_.is_open()) fail(how == use::make ? "make" : "open", how == use::read);
     if (how != use::make || bytes == 0) return;
     const core::held_signals held;
     if (detail::again([&] { return ::ftruncate(open_.get(), static_cast<off_t>(bytes)); }) != 0) fail("write");
@@ -193,7 +202,7 @@ LOCKSTEP_FUNCTION placed_file::placed_file(std::string path, use how, std::uint6
 
 LOCKSTEP_FUNCTION std::uint64_t placed_file::size() const {
     struct stat about {};
-    if (::fstat(open_.get(), &about) != 0) fail("read");
+    if (::fstat(open_.get(), &about) != 0) fail("read", true);
     return static_cast<std::uint64_t>(about.st_size);
 }
 
@@ -212,7 +221,7 @@ LOCKSTEP_FUNCTION void placed_file::read(std::uint64_t offset, std::span<std::by
     while (!bytes.empty()) {
         const ssize_t done =
             detail::again([&] { return ::pread(open_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
-        if (done < 0) fail("read");
+        if (done < 0) fail("read", true);
         if (done == 0)
             core::fail(core::text(path_, " ends at byte ", offset, " where more is expected"),
                        "it is cut off: use an earlier checkpoint");
@@ -253,7 +262,7 @@ LOCKSTEP_FUNCTION std::vector<std::string> names_in(const std::string& folder) {
     DIR* const open = ::opendir(folder.c_str());
     if (open == nullptr) {
         if (errno == ENOENT) return out;
-        detail::fail_path("read", folder, errno);
+        detail::fail_path("read", folder, errno, true);
     }
     errno = 0;
     while (const dirent* one = ::readdir(open)) {
@@ -262,16 +271,20 @@ LOCKSTEP_FUNCTION std::vector<std::string> names_in(const std::string& folder) {
     }
     const int reason = errno;
     ::closedir(open);
-    if (reason != 0) detail::fail_path("read", folder, reason);
+    if (reason != 0) detail::fail_path("read", folder, reason, true);
     return out;
 }
 
-LOCKSTEP_FUNCTION bool exists(const std::string& path, bool or_hidden) {
+LOCKSTEP_FUNCTION bool exists(const std::string& path) {
     struct stat about {};
     if (::lstat(path.c_str(), &about) == 0) return true;
-    if (errno != ENOENT && errno != ENOTDIR && !(or_hidden && errno == EACCES))
-        detail::fail_path("look at", path, errno);
+    if (errno != ENOENT && errno != ENOTDIR) detail::fail_path("look at", path, errno, true);
     return false;
+}
+
+LOCKSTEP_FUNCTION bool is_hidden(const std::string& path) noexcept {
+    struct stat about {};
+    return ::lstat(path.c_str(), &about) != 0 && errno == EACCES;
 }
 
 LOCKSTEP_FUNCTION bool appears(const std::string& path) {

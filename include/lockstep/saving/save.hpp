@@ -23,45 +23,24 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/quiet_thread.hpp"
-#include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/safetensors.hpp"
 #include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/saving/disk.hpp"
+#include "lockstep/saving/list.hpp"
 #include "lockstep/saving/manifest.hpp"
 #include "lockstep/saving/state_layout.hpp"
 
 namespace lockstep::saving {
 
-/// A checkpoint in a folder: step-N, or step-N.V where an earlier one of the step was there.
-struct found {
-    std::string path;
-    std::uint64_t step = 0, version = 0;
-};
-
-/// All that are complete, the newest first. Not collective. Throws core::error where the folder cannot be read.
-[[nodiscard, gnu::cold]] std::vector<found> list(const std::string& folder);
-
-/// Whether there is one to resume from, or the folder is one. Not collective.
-[[nodiscard, gnu::cold]] inline bool exists_in(const std::string& folder) {
-    return exists(folder + "/manifest.json") || !list(folder).empty();
-}
-
-/// The same as rank 0 sees it, on all ranks: a network file system may show them other things for a while. Collective.
+/// exists_in() as rank 0 sees it, on all ranks: a network file system may show them other things for a while.
+/// Collective.
 [[nodiscard, gnu::cold]] inline bool exists_in(const comm::group& ranks, const std::string& folder) {
     bool is_there = false;
     together(ranks, [&] {
         if (ranks.rank() == 0) is_there = exists_in(folder);
     });
     return ranks.gather_all(is_there)[0];
-}
-
-/// Throws core::error where the folder has a checkpoint after so many steps: resume() would take that one, and the run
-/// that is about to write is another one.
-[[gnu::cold]] inline void require_earlier(const std::string& folder, std::uint64_t steps) {
-    if (const auto all = list(folder); !all.empty() && all[0].step > steps)
-        core::fail(core::text(all[0].path, " is of a later step than this run, which is at step ", steps),
-                   "resume from it, delete it, or name a folder for each run");
 }
 
 /// Throws core::error on a rank that does not see this file in a folder, which rank 0 has made.
@@ -187,26 +166,6 @@ namespace detail {
     remove_checkpoint(path);
 }
 
-/// N of step-N, V of step-N.V; nothing for other names.
-[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::optional<found> parse_name(const std::string& folder,
-                                                                           std::string_view name) {
-    found out{core::text(folder, "/", name)};
-    const std::string_view begin = "step-";
-    if (!name.starts_with(begin)) return {};
-    name.remove_prefix(begin.size());
-    for (std::uint64_t* const number : {&out.step, &out.version}) {
-        std::size_t digits = 0;
-        for (; digits < name.size() && name[digits] >= '0' && name[digits] <= '9'; ++digits)
-            *number = *number * 10 + static_cast<std::uint64_t>(name[digits] - '0');
-        if (digits == 0 || digits > 19) return {};
-        name.remove_prefix(digits);
-        if (name.empty()) return out;
-        if (name.front() != '.') return {};
-        name.remove_prefix(1);
-    }
-    return {};
-}
-
 /// Where the arrays lie in the file, and its head.
 [[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION files::safetensors_layout layout_of(const state_layout& layout,
                                                                                const manifest& facts) {
@@ -243,16 +202,6 @@ namespace detail {
 }
 
 }  // namespace detail
-
-LOCKSTEP_FUNCTION std::vector<found> list(const std::string& folder) {
-    std::vector<found> out;
-    for (const std::string& name : names_in(folder))
-        if (auto one = detail::parse_name(folder, name))
-            if (exists(one->path + std::string{manifest_name}, true)) out.push_back(std::move(*one));
-    core::sort(
-        out, [](const found& a, const found& b) { return a.step != b.step ? a.step > b.step : a.version > b.version; });
-    return out;
-}
 
 LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& folder, manifest facts,
                                    const state_layout& layout)
