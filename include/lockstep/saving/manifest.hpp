@@ -153,26 +153,31 @@ LOCKSTEP_FUNCTION void require_same_recipe(const recipe_lines& stored, const rec
             core::fail(core::text("a resume was allowed to change \"", core::excerpt(name), "\", which no recipe has"),
                        core::text("name lines of the recipe: ", known));
         }
-    std::string differ, names;
+    std::string differ, remedy, names;  // also of what may change: who allows more names gives all of them
+    bool others_differ = false;
+    const auto is_number = [](const std::string& text) { return text.find_first_not_of("0123456789") == text.npos; };
     const auto add = [&](const std::string& name) {
+        // Arrays of workers do not fit another number of them, whatever is allowed.
+        const bool are_workers =
+            name == "workers" && is_number(value_in(stored, name)) && is_number(value_in(now, name));
+        if (!are_workers || may(name)) names += core::text(names.empty() ? "" : ", ", name);
+        if (may(name)) return;
         differ += core::text(differ.empty() ? "" : "; ", name, " is ", value_in(stored, name), " there and ",
                              value_in(now, name), " here");
-        names += core::text(names.empty() ? "" : ", ", name);
+        others_differ = others_differ || !are_workers;
+        if (are_workers)
+            remedy = core::text("set .workers = ", value_in(stored, name),
+                                " in the plan: without it there is a worker for each rank");
     };
     for (const auto& [name, value] : stored)
-        if (value_in(now, name) != value && !may(name) &&
-            !(name == "network" && is_of_network(value, value_in(now, name))))
+        if (value_in(now, name) != value && !(name == "network" && is_of_network(value, value_in(now, name))))
             add(name);
     for (const auto& [name, value] : now)
-        if (value_in(stored, name) == "nothing" && !may(name)) add(name);
-    // Arrays of workers do not fit another number of them, whatever is allowed.
-    if (names == "workers")
-        core::fail(core::text(path, " is of another recipe: ", differ),
-                   core::text("set .workers = ", value_in(stored, names),
-                              " in the plan: without it there is a worker for each rank"));
-    if (!differ.empty())
-        core::fail(core::text(path, " is of another recipe: ", differ),
-                   core::text("resume with the plan that wrote it, or allow the change by name: ", names));
+        if (value_in(stored, name) == "nothing") add(name);
+    if (others_differ)
+        remedy += core::text(remedy.empty() ? "" : "; then ",
+                             "resume with the plan that wrote it, or allow the change by name: ", names);
+    if (!differ.empty()) core::fail(core::text(path, " is of another recipe: ", differ), remedy);
 }
 
 #endif

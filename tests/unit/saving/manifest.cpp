@@ -78,6 +78,10 @@ TEST_CASE("another recipe is refused line by line", "[saving]") {
                           Catch::Contains("by name: rates, clip"));
     CHECK_THROWS_WITH(ls::saving::require_same_recipe(stored, now, {"rates"}, "m"), !Catch::Contains("rates is"));
     ls::saving::require_same_recipe(stored, now, {"clip", "rates"}, "m");
+    // The list that would do is longer than the one that was given.
+    CHECK_THROWS_WITH(ls::saving::require_same_recipe(stored, now, {"rates"}, "m"),
+                      "lockstep: m is of another recipe: clip is nothing there and 1 here; resume with the plan that "
+                      "wrote it, or allow the change by name: rates, clip");
     CHECK_THROWS_WITH(ls::saving::require_same_recipe(stored, stored, {"rates", "scheduel"}, "m"),
                       Catch::Contains("to change \"scheduel\", which no recipe has; name lines of the recipe: seed"));
     // To allow it would help nobody: arrays of other workers do not fit.
@@ -86,6 +90,20 @@ TEST_CASE("another recipe is refused line by line", "[saving]") {
     auto of_three = stored;
     of_three.push_back({"workers", "3"});
     CHECK_THROWS_WITH(ls::saving::require_same_recipe(with_workers, of_three, {}, "m"),
+                      "lockstep: m is of another recipe: workers is 2 there and 3 here; set .workers = 2 in the plan: "
+                      "without it there is a worker for each rank");
+    // Also where more differs.
+    of_three[0].second = "43";
+    CHECK_THROWS_WITH(ls::saving::require_same_recipe(with_workers, of_three, {}, "m"),
+                      "lockstep: m is of another recipe: seed is 42 there and 43 here; workers is 2 there and 3 here; "
+                      "set .workers = 2 in the plan: without it there is a worker for each rank; then resume with the "
+                      "plan that wrote it, or allow the change by name: seed");
+    // A plan without workers has no number of them to set.
+    auto without = with_workers;
+    without.back().second = "none";
+    CHECK_THROWS_WITH(ls::saving::require_same_recipe(with_workers, without, {}, "m"),
+                      Catch::Contains("workers is 2 there and none here; resume with the plan that wrote it, or"));
+    CHECK_THROWS_WITH(ls::saving::require_same_recipe(with_workers, of_three, {"seed"}, "m"),
                       "lockstep: m is of another recipe: workers is 2 there and 3 here; set .workers = 2 in the plan: "
                       "without it there is a worker for each rank");
 }
