@@ -101,7 +101,7 @@ private:
 
 /// Writes one text: `json_writer{}.begin_object().key("step").value(7).end_object().text()` is {"step":7}. Numbers read
 /// back as the same numbers. Throws core::error for what JSON cannot hold: numbers that are not finite, strings that
-/// are no UTF-8; and for brackets that do not match.
+/// are no UTF-8; for brackets that do not match, for names without a value and values in an object without a name.
 class json_writer {
 public:
     json_writer& begin_object() { return begin('{'); }
@@ -112,6 +112,7 @@ public:
     json_writer& value(std::string_view string);
     json_writer& value(const char* string) { return value(std::string_view{string}); }
     json_writer& value(bool truth) { return add(truth ? "true" : "false"); }
+    json_writer& value(char letter) = delete;  ///< a number or a string? std::string_view{&letter, 1} is one
     template <std::integral N>
     json_writer& value(N number) {
         return add(core::text(number));
@@ -126,6 +127,7 @@ private:
     json_writer& begin(char bracket);
     json_writer& finish(char bracket);
     json_writer& add(std::string_view value);
+    void separate();
 
     std::string out_;
     std::string open_;  // brackets that wait for their end
@@ -154,6 +156,27 @@ LOCKSTEP_FUNCTION void append_utf8(std::string& out, std::uint32_t point) {
     constexpr std::uint32_t marks[] = {0, 0xc0, 0xe0, 0xf0};
     out += static_cast<char>(marks[further] | point >> 6 * further);
     for (int i = further; i-- > 0;) out += static_cast<char>(0x80 | (point >> 6 * i & 63));
+}
+
+/// A string as JSON writes it.
+[[nodiscard]] LOCKSTEP_FUNCTION std::string quoted(std::string_view string) {
+    // Only what must be escaped is: other readers show the rest as it is.
+    std::string quoted{'"'};
+    for (std::string_view rest = string; !rest.empty();) {
+        const std::size_t size = detail::utf8_length(rest);
+        const char letter = rest.front();
+        if (size == 0)
+            core::fail(core::text("JSON holds no string that is no UTF-8: \"", core::excerpt(string), "\""),
+                       "use another name");
+        if (letter == '"' || letter == '\\')
+            (quoted += '\\') += letter;
+        else if (static_cast<unsigned char>(letter) < 0x20)
+            (quoted += "\\u00") += {"0123456789abcdef"[letter / 16], "0123456789abcdef"[letter % 16]};
+        else
+            quoted += rest.substr(0, size);
+        rest.remove_prefix(size);
+    }
+    return quoted += '"';
 }
 
 }  // namespace detail
@@ -344,12 +367,19 @@ LOCKSTEP_FUNCTION void json_reader::end() {
     if (at_ < text_.size()) fail_expected("the end");
 }
 
-LOCKSTEP_FUNCTION json_writer& json_writer::add(std::string_view value) {
+LOCKSTEP_FUNCTION void json_writer::separate() {
     // After a bracket or the name of a member a value is the first one.
     if (!out_.empty() && std::string_view{"{[:"}.find(out_.back()) == std::string_view::npos) {
         if (open_.empty()) core::fail("a JSON text has a second value", "put both into an array or an object");
         out_ += ',';
     }
+}
+
+LOCKSTEP_FUNCTION json_writer& json_writer::add(std::string_view value) {
+    if (!open_.empty() && open_.back() == '{' && out_.back() != ':')
+        core::fail(core::text("a JSON text gets the value ", core::excerpt(value), " without a name in an object"),
+                   "call key() before it");
+    separate();
     out_ += value;
     return *this;
 }
@@ -372,30 +402,16 @@ LOCKSTEP_FUNCTION json_writer& json_writer::key(std::string_view name) {
     if (open_.empty() || open_.back() != '{')
         core::fail(core::text("a JSON text gets the name \"", name, "\" outside of an object"),
                    "call begin_object() first");
-    value(name);
-    out_ += ':';
+    if (out_.back() == ':')
+        core::fail(core::text("a JSON text gets the name \"", core::excerpt(name), "\" where a value is expected"),
+                   "call value() after key()");
+    const std::string quoted = detail::quoted(name);
+    separate();
+    out_ += quoted + ':';
     return *this;
 }
 
-LOCKSTEP_FUNCTION json_writer& json_writer::value(std::string_view string) {
-    // Only what must be escaped is: other readers show the rest as it is.
-    std::string quoted{'"'};
-    for (std::string_view rest = string; !rest.empty();) {
-        const std::size_t size = detail::utf8_length(rest);
-        const char letter = rest.front();
-        if (size == 0)
-            core::fail(core::text("JSON holds no string that is no UTF-8: \"", core::excerpt(string), "\""),
-                       "use another name");
-        if (letter == '"' || letter == '\\')
-            (quoted += '\\') += letter;
-        else if (static_cast<unsigned char>(letter) < 0x20)
-            (quoted += "\\u00") += {"0123456789abcdef"[letter / 16], "0123456789abcdef"[letter % 16]};
-        else
-            quoted += rest.substr(0, size);
-        rest.remove_prefix(size);
-    }
-    return add(quoted += '"');
-}
+LOCKSTEP_FUNCTION json_writer& json_writer::value(std::string_view string) { return add(detail::quoted(string)); }
 
 LOCKSTEP_FUNCTION json_writer& json_writer::value(double number) {
     if (!std::isfinite(number)) core::fail(core::text("JSON holds no ", number), "write it as a string");

@@ -210,6 +210,14 @@ TEST_CASE("files/json: what is written reads back", "[files]") {
     }
 }
 
+// Whether a letter is a number or a string only who writes it knows.
+template <class Writer, class T>
+concept takes = requires(Writer out, T value) {
+    out.value(value);
+};
+static_assert(!takes<json_writer, char> && takes<json_writer, signed char> && takes<json_writer, int> &&
+              takes<json_writer, bool> && takes<json_writer, float>);
+
 TEST_CASE("files/json: what JSON cannot hold is not written", "[files]") {
     CHECK(error_of([] { json_writer{}.value(std::nan("")); }) == "lockstep: JSON holds no nan; write it as a string");
     CHECK(error_of([] { json_writer{}.value("\xff"); }).find("no UTF-8") != std::string::npos);
@@ -218,6 +226,23 @@ TEST_CASE("files/json: what JSON cannot hold is not written", "[files]") {
     CHECK(error_of([] { json_writer{}.begin_object().key("a").end_object(); }).find("closes nothing") !=
           std::string::npos);
     CHECK(error_of([] { json_writer{}.begin_array().key("a"); }).find("outside of an object") != std::string::npos);
+    CHECK(error_of([] { json_writer{}.begin_object().key("a").key("b"); }) ==
+          "lockstep: a JSON text gets the name \"b\" where a value is expected; call value() after key()");
+    for (const bool is_first : {true, false})
+        CHECK(error_of([&] {
+                  json_writer out;
+                  out.begin_object();
+                  if (!is_first) out.key("a").value(1);
+                  out.value("b");
+              }) == "lockstep: a JSON text gets the value \"b\" without a name in an object; call key() before it");
+    CHECK(error_of([] { json_writer{}.begin_object().begin_array(); }).find("without a name") != std::string::npos);
+    CHECK(error_of([] { json_writer{}.begin_object().key("a").null().null(); }).find("without a name") !=
+          std::string::npos);
+    // A name that is refused is none.
+    json_writer out;
+    out.begin_object();
+    CHECK(!error_of([&] { out.key("\xff"); }).empty());
+    CHECK(out.key("a").value(1).end_object().text() == "{\"a\":1}");
     CHECK(error_of([] { (void)json_writer{}.begin_array().text(); }).find("ends inside") != std::string::npos);
 }
 
