@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,6 +66,7 @@ struct page_facts {
 
 namespace detail {
 
+/// Communication is the last one.
 constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> kinds_of_time{
     {{"data", &seconds_spent::data},
      {"forward", &seconds_spent::forward},
@@ -76,10 +78,18 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
     return kind == "exposed" ? "communication, exposed" : std::string{kind};
 }
 
-[[nodiscard]] LOCKSTEP_FUNCTION std::vector<html::bar_part> parts_of(const seconds_spent& of, double scale = 1) {
+/// One rank sends nothing: what it does between its kernels is no communication.
+[[nodiscard]] LOCKSTEP_FUNCTION bool is_alone(const page_facts& facts) noexcept { return facts.seconds.size() == 1; }
+
+/// Those that a page shows.
+[[nodiscard]] LOCKSTEP_FUNCTION auto kinds_in(const page_facts& facts) {
+    return std::span{kinds_of_time}.first(kinds_of_time.size() - (is_alone(facts) ? 1 : 0));
+}
+
+[[nodiscard]] LOCKSTEP_FUNCTION std::vector<html::bar_part> parts_of(const page_facts& facts, const seconds_spent& of) {
     std::vector<html::bar_part> out;
-    for (const auto& [kind, member] : kinds_of_time)
-        out.push_back({name_of_kind(kind), std::string{kind}, scale * of.*member});
+    for (const auto& [kind, member] : kinds_in(facts))
+        out.push_back({name_of_kind(kind), std::string{kind}, of.*member});
     return out;
 }
 
@@ -161,15 +171,15 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
     double most = 0;
     for (const auto& rank : facts.seconds) most = std::max(most, rank.total());
     if (!(most > 0)) return {};
-    std::string out = html::legend(parts_of({}));
+    std::string out = html::legend(parts_of(facts, {}));
     for (const std::size_t rank : shown_ranks(facts.seconds))
-        out += html::bar(core::text("rank ", rank), parts_of(facts.seconds[rank]), most,
+        out += html::bar(core::text("rank ", rank), parts_of(facts, facts.seconds[rank]), most,
                          html::duration(facts.seconds[rank].total()), &html::duration);
     if (facts.seconds.size() > 16)
         out += "<p class=\"note\">The ranks with the least, the median and the most work.</p>";
     const auto& first = facts.seconds[0];
     std::vector<std::vector<std::string>> rows;
-    for (const auto& [kind, member] : kinds_of_time)
+    for (const auto& [kind, member] : kinds_in(facts))
         rows.push_back({name_of_kind(kind), core::fixed(first.*member, 3), percent(first.*member, first.total()),
                         facts.timed_steps > 0
                             ? core::fixed(1e3 * first.*member / static_cast<double>(facts.timed_steps), 3)
@@ -184,23 +194,23 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
     if (facts.timed_steps > 0 && !facts.seconds.empty() && facts.seconds[0].total() > 0) {
         const auto& rank = facts.seconds[0];
         const double each = 1 / static_cast<double>(facts.timed_steps), length = each * rank.total();
-        out += html::legend({{"data", "data", 0},
-                             {"forward", "forward", 0},
-                             {"backward", "backward", 0},
-                             {"update", "update", 0},
-                             {"communication, hidden", "hidden", 0},
-                             {"communication, exposed", "exposed", 0}});
+        std::vector<html::bar_part> kinds{
+            {"data", "data", 0}, {"forward", "forward", 0}, {"backward", "backward", 0}, {"update", "update", 0}};
+        if (!is_alone(facts)) {
+            kinds.push_back({"communication, hidden", "hidden", 0});
+            kinds.push_back({"communication, exposed", "exposed", 0});
+        }
+        out += html::legend(kinds);
         // What is exposed follows backward, what is hidden lies before it.
         const double work = each * (rank.data + rank.forward + rank.backward);
         const double hidden = std::min(work, each * rank.communication_hidden), begin = work - hidden;
-        out += html::bar("work",
-                         {{"data", "data", each * rank.data},
-                          {"forward", "forward", each * rank.forward},
-                          {"backward", "backward", each * rank.backward},
-                          {"communication, exposed", "exposed", each * rank.communication_exposed},
-                          {"update", "update", each * rank.update}},
-                         length, html::duration(length), &html::duration);
-        if (rank.communication() > 0)
+        std::vector<html::bar_part> row{{"data", "data", each * rank.data},
+                                        {"forward", "forward", each * rank.forward},
+                                        {"backward", "backward", each * rank.backward}};
+        if (!is_alone(facts)) row.push_back({"communication, exposed", "exposed", each * rank.communication_exposed});
+        row.push_back({"update", "update", each * rank.update});
+        out += html::bar("work", row, length, html::duration(length), &html::duration);
+        if (rank.communication() > 0 && !is_alone(facts))
             out += html::bar("messages",
                              {{"before", "none", begin},
                               {"communication, hidden", "hidden", hidden},
@@ -221,7 +231,7 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
 }
 
 [[nodiscard]] LOCKSTEP_FUNCTION std::string communication_of(const page_facts& facts) {
-    if (facts.seconds.empty() || !(facts.seconds[0].communication() > 0)) return {};
+    if (facts.seconds.empty() || is_alone(facts) || !(facts.seconds[0].communication() > 0)) return {};
     double most = 0;
     for (const auto& rank : facts.seconds) most = std::max(most, rank.communication());
     std::string out = html::legend({{"hidden behind work", "hidden", 0}, {"exposed", "exposed", 0}});

@@ -233,6 +233,8 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
     const auto took = [](const recorded_event& event) {
         return core::text(", ", core::fixed(1e-6 * static_cast<double>(event.end - event.begin), 3), " ms");
     };
+    // One rank sends nothing: what it does between its kernels is no communication.
+    const bool is_alone = run.ranks.size() == 1;
     std::string body;
     detail::overlap all;
     double y = top;
@@ -242,7 +244,7 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
         for (const auto& event : run.ranks[rank]) {
             if (event.end <= window.begin || event.begin >= window.end) continue;
             if (is_flight(event.what)) {
-                flights.push_back(event);
+                if (!is_alone) flights.push_back(event);
                 continue;
             }
             const double x = x_of(event.begin), w = x_of(event.end) - x;
@@ -262,7 +264,8 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
         const detail::overlap shares = detail::overlap_of(flights, waits, window);
         all.under_way += shares.under_way;
         all.hidden += shares.hidden;
-        body += words(8, y - 13, "", core::text("rank ", rank)) + words(8, y + 12, "n", detail::percent_hidden(shares));
+        body += words(8, y - 13, "", core::text("rank ", rank));
+        if (!is_alone) body += words(8, y + 12, "n", detail::percent_hidden(shares));
         // Buckets that were under way together stand below each other.
         std::vector<std::int64_t> rows;
         for (const auto& flight : flights) {
@@ -284,7 +287,8 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
             const std::string name = detail::label(flight, run, w);
             if (!name.empty()) body += words(x + w / 2, at + 12, "i", name);
         }
-        y += std::max<double>(1, static_cast<double>(rows.size())) * (flight_height + 2) + 12;
+        if (!is_alone) y += std::max<double>(1, static_cast<double>(rows.size())) * (flight_height + 2);
+        y += 12;
     }
     // Ticks of 1, 2 or 5 times a power of ten, about eight of them.
     const double milliseconds = 1e-6 * length;
@@ -303,11 +307,11 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
     std::string head = core::text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"",
                                   core::fixed(y + 26, 0), "\" viewBox=\"0 0 ", width, " ", core::fixed(y + 26, 0),
                                   "\">\n", detail::style, "<rect width=\"100%\" height=\"100%\" class=\"page\"/>\n");
-    head +=
-        words(8, 22, "t",
-              core::text("Step ", step, " on ", run.ranks.size(),
-                         run.ranks.size() == 1 ? " rank: " : " ranks: ", core::fixed(milliseconds, 2),
-                         " ms. Communication: ", detail::percent_hidden(all), all.under_way > 0 ? " behind work" : ""));
+    head += words(8, 22, "t",
+                  core::text("Step ", step, " on ", run.ranks.size(),
+                             is_alone ? " rank: " : " ranks: ", core::fixed(milliseconds, 2), " ms",
+                             is_alone ? "" : ". Communication: ", is_alone ? "" : detail::percent_hidden(all),
+                             all.under_way > 0 ? " behind work" : ""));
     double x = left;
     const auto legend = [&](std::string_view kind, std::string_view text) {
         head += kind == "exposed" ? detail::exposed_bar(x, 38, 14, 14, text) : bar(x, 38, 14, 14, kind, text);
@@ -318,12 +322,15 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
         legend(detail::css_class(what), detail::css_class(what));
     legend("poll", "polling");
     legend("wait", "waiting");
-    legend("hidden", "bucket under way, hidden");
-    legend("exposed", "bucket under way, exposed");
+    if (!is_alone) {
+        legend("hidden", "bucket under way, hidden");
+        legend("exposed", "bucket under way, exposed");
+    }
     head += words(left, 72, "n",
-                  "Numbers are layers; a pointer on a bar shows its name and time. sum: gradients go to their owners; "
-                  "share: new weights go to "
-                  "all ranks, those at the left of the step before.");
+                  core::text("Numbers are layers; a pointer on a bar shows its name and time.",
+                             is_alone ? ""
+                                      : " sum: gradients go to their owners; share: new weights go to all ranks, those "
+                                        "at the left of the step before."));
     return head + axis + body + "</svg>\n";
 }
 

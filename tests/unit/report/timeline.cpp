@@ -207,3 +207,18 @@ TEST_CASE("report/timeline: the picture says what part of the communication was 
     CHECK(count(svg, "a<b") == 0);
     CHECK(count(svg, "send 700 bytes") == 2);  // the bar, and its exposed part
 }
+
+TEST_CASE("report/timeline: the picture of one rank shows no communication", "[report]") {
+    const ls::report::recorded_run run{
+        .ranks = {{{.begin = 0, .end = 1000, .step = 1, .number = 0, .what = activity::forward},
+                   {.begin = 1000, .end = 2000, .step = 1, .number = 1, .what = activity::backward},
+                   {.begin = 1500, .end = 2000, .step = 1, .number = 0, .what = activity::sum}}},
+        .buckets = {{0, 1, 800}},
+        .layers = {"flatten", "dense"},
+        .bytes = {{800}}};
+    const std::string svg = ls::report::picture(run, 1);
+    CHECK(count(svg, ">Step 1 on 1 rank: 0.00 ms<") == 1);
+    CHECK(count(svg, "forward flatten 0") == 1);
+    for (const char* const word : {"Communication", "% hidden", "under way", ">none<", "sum", "share"})
+        CHECK(count(svg, word) == 0);
+}
