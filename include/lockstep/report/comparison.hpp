@@ -235,8 +235,8 @@ using table_rows = std::vector<std::vector<std::string>>;
         return run.ranks == 0 ? std::string{"not in the log"} : core::text(run.ranks, " x ", run.threads);
     });
     row("steps", [](const auto& run) {
-        return core::text(run.steps.empty() ? "0" : core::grouped(run.steps.back().step),
-                          run.has_ended ? "" : ", not ended");
+        const std::string_view state = !run.has_ended ? ", not ended" : run.stop_signal != 0 ? ", stopped" : "";
+        return core::text(run.steps.empty() ? "0" : core::grouped(run.steps.back().step), state);
     });
     row("epochs", [](const auto& run) { return core::text(numbers_of_epochs(std::span{&run, 1}).size()); });
     row("training loss",

@@ -85,6 +85,7 @@ struct html_report {
         own.run.has_ended = false;
         own.run.weights_hash.clear();
         own.before += std::exchange(own.seconds, 0);
+        own.run.stop_signal = 0;
         own.facts.hosts = hosts;
         own.facts.memory = trainer.memory();
         own.facts.memory_bytes = trainer.memory_bytes();
@@ -120,6 +121,7 @@ struct html_report {
         own.run.has_ended = true;
         own.run.samples_per_second = run.samples_per_second();
         own.run.weights_hash = core::hexadecimal(hash);
+        own.run.stop_signal = static_cast<std::uint64_t>(run.last_fit.stop_signal);
         add_picture(own.facts, picture);
         write();
     }

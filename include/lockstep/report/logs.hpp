@@ -240,10 +240,10 @@ LOCKSTEP_FUNCTION void json_log::end(const totals& run, std::string_view also) {
     if (!writes_) return;
     file_.line(core::text(
         R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples, R"(,"fit_steps":)", run.last_fit.steps,
-        R"(,"fit_seconds":)", number(run.last_fit.seconds), R"(,"samples_per_second":)",
-        number(run.samples_per_second()), R"(,"bytes_sent":)", run.bytes_sent, R"(,"forward":)",
-        number(run.seconds.forward), R"(,"backward":)", number(run.seconds.backward), R"(,"communication_hidden":)",
-        number(run.seconds.communication_hidden), R"(,"communication_exposed":)",
+        R"(,"fit_seconds":)", number(run.last_fit.seconds), R"(,"stop_signal":)", run.last_fit.stop_signal,
+        R"(,"samples_per_second":)", number(run.samples_per_second()), R"(,"bytes_sent":)", run.bytes_sent,
+        R"(,"forward":)", number(run.seconds.forward), R"(,"backward":)", number(run.seconds.backward),
+        R"(,"communication_hidden":)", number(run.seconds.communication_hidden), R"(,"communication_exposed":)",
         number(run.seconds.communication_exposed), R"(,"update":)", number(run.seconds.update), R"(,"data":)",
         number(run.seconds.data), R"(,"core_hours":)", number(run.core_hours()), also, "}"));
 }

@@ -408,7 +408,9 @@ LOCKSTEP_FUNCTION std::vector<html::chart> charts_of(const run_record& run) {
 
 LOCKSTEP_FUNCTION std::string run_page(const run_record& run, const page_facts& facts) {
     const std::uint64_t steps = run.steps.empty() ? facts.steps : run.steps.back().step;
-    const std::string_view state = run.has_ended ? "Ended" : "Under way";
+    const std::string_view state = !run.has_ended         ? "Under way"
+                                   : run.stop_signal != 0 ? "Stopped by a signal"
+                                                          : "Ended";
     std::string body = core::text("<h1>", html::escape(run.name), "</h1>\n<p class=\"lead\">", state, " after ",
                                   core::grouped(steps), steps == 1 ? " step" : " steps",
                                   run.epochs.empty() ? "" : core::text(", epoch ", run.epochs.back().epoch),

@@ -89,6 +89,7 @@ struct run_record {
 
     /// Names of the metrics of all epochs, in the order in which they came.
     [[nodiscard, gnu::cold]] std::vector<std::string> metrics() const;
+    std::uint64_t stop_signal = 0;  ///< what has ended it; 0: nothing has
     /// The last epoch that has measured it; null: none has.
     [[nodiscard, gnu::cold]] const epoch_point* last_with(std::string_view metric) const noexcept;
 };
@@ -176,7 +177,7 @@ namespace detail {
 /// What a line of a log has, whatever its event is.
 struct log_line {
     std::string event, host, command, weights_hash;
-    std::uint64_t step = 0, epoch = 0, samples = 0, ranks = 0, threads = 0, joined = 0, skipped = 0;
+    std::uint64_t step = 0, epoch = 0, samples = 0, ranks = 0, threads = 0, joined = 0, skipped = 0, stop_signal = 0;
     double loss = 0, rate = 0, seconds = 0, samples_per_second = 0;
     std::vector<std::pair<std::string, std::string>> recipe;
     std::vector<std::pair<std::string, double>> test;
@@ -246,6 +247,8 @@ LOCKSTEP_FUNCTION void infer_joined(std::vector<step_point>& steps) noexcept {
 
 LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string& source) {
     const bool is_page = text.find(events_begin) != text.npos;
+        else if (key == "stop_signal")
+            out.stop_signal = in.natural();
     if (const std::size_t at = text.find(events_begin); at != text.npos) {
         text.remove_prefix(at + events_begin.size());
         text = text.substr(0, text.find(events_end));
@@ -318,6 +321,7 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
                    "name a file that ls::json_log, ls::html_report or train --log has written");
     return out;
 }
+            out.stop_signal = 0;
 
 LOCKSTEP_FUNCTION run_record read_run(const std::string& path) {
     if (const std::string why = core::why_unreadable(path); !why.empty())
@@ -343,6 +347,7 @@ LOCKSTEP_FUNCTION std::string to_lines(const run_record& run) {
         for (; epoch != run.epochs.end() && epoch->step <= step; ++epoch) {
             out += core::text(R"({"event":"epoch","epoch":)", epoch->epoch, R"(,"step":)", epoch->step, R"(,"loss":)",
                               number(epoch->loss), R"(,"seconds":)", number(epoch->seconds));
+            out.stop_signal = found.stop_signal;
             for (const auto& [name, value] : epoch->test)
                 out += core::text(",", word("test_" + name), ":", number(value));
             out += "}\n";
@@ -357,8 +362,8 @@ LOCKSTEP_FUNCTION std::string to_lines(const run_record& run) {
     }
     epochs_until(std::numeric_limits<std::uint64_t>::max());
     if (run.has_ended)
-        out += core::text(R"({"event":"end","samples_per_second":)", number(run.samples_per_second),
-                          R"(,"weights_hash":)", word(run.weights_hash), "}\n");
+        out += core::text(R"({"event":"end","stop_signal":)", run.stop_signal, R"(,"samples_per_second":)",
+                          number(run.samples_per_second), R"(,"weights_hash":)", word(run.weights_hash), "}\n");
     // Nothing in them ends the element of a page that holds them.
     std::string safe;
     for (const char c : out)

@@ -161,6 +161,15 @@ TEST_CASE("report/comparison: parts of an epoch are one, and what was not measur
     CHECK(text.find("not a number") == text.npos);
 }
 
+TEST_CASE("report/comparison: whether a run has ended, or was stopped by a signal", "[report]") {
+    auto ended = run_of({3, 2}), stopped = ended;
+    ended.has_ended = stopped.has_ended = true;
+    stopped.stop_signal = 15;
+    const std::string text = report::compare({ended, stopped, run_of({3})});
+    CAPTURE(text);
+    CHECK(text.find("\nsteps            2               2, stopped      1, not ended\n") != text.npos);
+}
+
 TEST_CASE("report/comparison: recipes, also where one lacks a line", "[report]") {
     auto a = run_of({1}), b = run_of({1});
     a.recipe = {{"seed", "1"}, {"batch", "8"}};

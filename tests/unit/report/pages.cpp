@@ -61,6 +61,34 @@ TEST_CASE("report/pages: text stays text", "[report]") {
     CHECK(count(page, "http:") + count(page, "https:") + count(page, "url(") == 0);
 }
 
+TEST_CASE("report/pages: whether a run is under way, has ended, or was stopped by a signal", "[report]") {
+    report::run_record run;
+    run.steps = {{.step = 7, .samples = 1, .loss = 1, .seconds = 1}};
+    CHECK(count(report::run_page(run, {}), "Under way after 7 steps; load it again for later steps.") == 1);
+    run.has_ended = true;
+    CHECK(count(report::run_page(run, {}), "Ended after 7 steps.") == 1);
+    run.stop_signal = 15;
+    CHECK(count(report::run_page(run, {}), "Stopped by a signal after 7 steps.") == 1);
+    CHECK(count(report::run_page(run, {}), "Ended") == 0);
+}
+
+TEST_CASE("report/pages: one rank has no communication to show", "[report]") {
+    const report::seconds_spent spent{
+        .data = 1, .forward = 2, .backward = 3, .update = 1, .communication_hidden = 0.5, .communication_exposed = 0.5};
+    for (const std::size_t ranks : {1U, 2U}) {
+        report::page_facts facts;
+        facts.seconds.assign(ranks, spent);
+        facts.timed_steps = 10;
+        const std::string page = report::run_page({}, facts);
+        CAPTURE(ranks);
+        CHECK(count(page, "<h2>Time by kind</h2>") == 1);
+        CHECK(count(page, "<h2>A typical step</h2>") == 1);
+        CHECK(count(page, "<h2>Communication</h2>") == ranks - 1);
+        CHECK((count(page, "communication, ") > 0) == (ranks > 1));
+        CHECK((count(page, "aria-label=\"messages: ") > 0) == (ranks > 1));
+    }
+}
+
 TEST_CASE("report/pages: a picture that is too long is left out, and the page says so", "[report]") {
     const test::directory here;
     report::page_facts facts;

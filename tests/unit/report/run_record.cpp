@@ -38,6 +38,7 @@ report::run_record example() {
     out.epochs = {{.epoch = 1, .step = 3, .loss = 0.75, .seconds = 1.5, .test = {{"loss", 0.5}, {"accuracy", 0.25}}},
                   {.epoch = 2, .step = 6, .loss = 0.5, .seconds = 1.5, .test = {{"loss", 0.25}, {"accuracy", 0.5}}}};
     out.has_ended = true;
+    out.stop_signal = 15;
     out.weights_hash = "0123456789abcdef";
     return out;
 }
@@ -93,6 +94,7 @@ TEST_CASE("report/run_record: what was written is read again, and ends no elemen
         CHECK(read.recipe == run.recipe);
         CHECK(read.weights_hash == run.weights_hash);
         CHECK(read.has_ended);
+        CHECK(read.stop_signal == 15);
         REQUIRE(read.steps.size() == run.steps.size());
         for (std::size_t i = 0; i < run.steps.size(); ++i) {
             CHECK(read.steps[i].step == run.steps[i].step);
@@ -178,14 +180,16 @@ TEST_CASE("report/run_record: what a run had at an end is not known of its next 
                              "\n"
                              R"({"event":"step","step":1})"
                              "\n";
-    const std::string end = R"({"event":"end","samples_per_second":5,"weights_hash":"1f"})"
+    const std::string end = R"({"event":"end","stop_signal":2,"samples_per_second":5,"weights_hash":"1f"})"
                             "\n";
     const auto whole = report::parse_run(part + end, "log");
     CHECK(whole.has_ended);
+    CHECK(whole.stop_signal == 2);
     CHECK(whole.weights_hash == "1f");
     CHECK(whole.samples_per_second == 5);
     const auto killed = report::parse_run(part + end + part, "log");
     CHECK_FALSE(killed.has_ended);
+    CHECK(killed.stop_signal == 0);
     CHECK(killed.weights_hash.empty());
     CHECK(killed.samples_per_second == 0);
 }
@@ -206,12 +210,16 @@ TEST_CASE("report/run_record: a json_log is read; seconds go on over fits", "[re
             log.on_epoch(
                 {.epoch = fit + 1, .loss = 0.5, .seconds = 2, .test = report::evaluation{.loss = 1, .accuracy = 0.5}});
         }
-        log.on_end({});
+        report::totals all;
+        all.last_fit.stop_signal = 15;
+        log.on_end(all);
     }
     // Killed inside of a line.
     std::ofstream{path, std::ios::app} << R"({"event":"st)";
     const auto run = report::read_run(path);
     std::filesystem::remove(path);
+    CHECK(run.has_ended);
+    CHECK(run.stop_signal == 15);
     REQUIRE(run.steps.size() == 4);
     CHECK(run.steps[2].seconds == 3);
     CHECK(run.steps[3].seconds == 4);
