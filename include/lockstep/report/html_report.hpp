@@ -36,7 +36,8 @@ namespace lockstep::report {
 /// metrics and rate, time by kind, a typical step, communication, memory, the recipe, the command, the machine, and a
 /// table of the epochs. Written by rank 0 at the start, after epochs and at the end of fit(), each time as a whole, so
 /// it can be read during the run; epochs are left out where writing would take more than a twentieth of the time.
-/// Metrics are those of validate{set}, named before it. A run that is resumed goes on with the page that is there.
+/// Metrics are those of validate{set}, named before it. A run that is resumed goes on with the page that is there, and
+/// refuses another file.
 /// Cost: about 30 ns a step; an epoch gathers the times and the memory of all ranks and writes some 100 KB, and 300
 /// bytes for each epoch; the hash at the end reads all weights. Throws core::error on all ranks where the page cannot
 /// be written.
@@ -76,16 +77,17 @@ struct html_report {
         const std::size_t between_layers = trainer.redistribution_bytes();
         own.writes = ranks.rank() == 0;
         if (!own.writes) return;
-        if (!own.is_open || from.resumes > own.resumes) begin(from);
+        const auto recipe = recipe_lines_of(trainer.recipe_text());
+        if (!own.is_open || from.resumes > own.resumes) begin(from, recipe);
         own.run.ranks = ranks.size();
         own.run.threads = trainer.recipe().threads;
         own.run.host = host_name();
         own.run.command = command_line(ranks.size());
-        own.run.recipe = lines_of(trainer.recipe_text());
+        own.run.recipe = recipe;
         own.run.has_ended = false;
+        own.run.stop_signal = 0;
         own.run.weights_hash.clear();
         own.before += std::exchange(own.seconds, 0);
-        own.run.stop_signal = 0;
         own.facts.hosts = hosts;
         own.facts.memory = trainer.memory();
         own.facts.memory_bytes = trainer.memory_bytes();
@@ -119,17 +121,16 @@ struct html_report {
         const std::uint64_t hash = hash_for_logs(trainer);
         if (!own.writes) return;
         own.run.has_ended = true;
+        own.run.stop_signal = static_cast<std::uint64_t>(run.last_fit.stop_signal);
         own.run.samples_per_second = run.samples_per_second();
         own.run.weights_hash = core::hexadecimal(hash);
-        own.run.stop_signal = static_cast<std::uint64_t>(run.last_fit.stop_signal);
         add_picture(own.facts, picture);
         write();
     }
 
 private:
-    [[nodiscard, gnu::cold]] static std::vector<std::pair<std::string, std::string>> lines_of(std::string_view text);
     /// Takes over the page of the run that is resumed, up to that step.
-    [[gnu::cold]] void begin(const run_begin& from);
+    [[gnu::cold]] void begin(const run_begin& from, const recipe_lines& recipe);
     [[gnu::cold]] void add_messages(const std::vector<std::string>& names);
     [[gnu::cold]] void write();
 
@@ -156,33 +157,25 @@ private:
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION std::vector<std::pair<std::string, std::string>> html_report::lines_of(std::string_view text) {
-    std::vector<std::pair<std::string, std::string>> out;
-    while (!text.empty()) {
-        const std::string_view line = text.substr(0, text.find('\n'));
-        const std::size_t colon = std::min(line.find(": "), line.size());
-        out.emplace_back(line.substr(0, colon), line.substr(std::min(colon + 2, line.size())));
-        text.remove_prefix(std::min(line.size() + 1, text.size()));
-    }
-    return out;
-}
-
-LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
+LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from, const recipe_lines& recipe) {
     if (path.empty()) core::fail("a report has no path", "name a file: html_report{\"report.html\"}");
-    const bool goes_back = std::exchange(own.is_open, true);
+    const bool goes_back = own.is_open;
     const std::uint64_t last = goes_back ? from.resumed_after : kept_steps(path, from);
     run_record before;
     if (goes_back) {
         before.steps = own.curve.points();
         before.epochs = own.run.epochs;
-        own = {.writes = own.writes, .is_open = true};
+        own = {.writes = own.writes};
     } else if ((from.resumed_after > 0 || is_of_run(path, from)) && core::why_unreadable(path).empty()) {
         try {
             before = read_run(path);
         } catch (const core::error&) {
             before = {};  // another file of that name is none of this run
+            if (from.resumed_after > 0 && core::input_file{path}.size() > 0) fail_other_run(path, "a page");
         }
+        if (from.resumed_after > 0) require_same_run(before.recipe, recipe, path, "a page");
     }
+    own.is_open = true;
     begin_file(path, from.run, from.resumes);
     for (const auto& step : before.steps)
         if (step.step <= last) own.curve.add(step);

@@ -24,6 +24,7 @@
 #include "lockstep/report/begun_files.hpp"
 #include "lockstep/report/events.hpp"
 #include "lockstep/report/launch.hpp"
+#include "lockstep/report/run_record.hpp"
 
 namespace lockstep::report {
 
@@ -38,8 +39,10 @@ public:
     /// on after its last whole line.
     [[gnu::cold]] void open();
     /// A run that goes on, from a checkpoint or in a further fit(), keeps the whole lines up to the first one of a
-    /// later step, if the file has its head. `mark`: what stands before the number of the step in a line of a step.
-    [[gnu::cold]] void open(const run_begin& from, std::string_view mark);
+    /// later step. `mark`: what stands before the number of the step in a line of a step. `recipe_text`: of the run,
+    /// which is compared with that of the last begin in the file; empty: not known. Throws core::error where a run is
+    /// resumed, and the file is another one.
+    [[gnu::cold]] void open(const run_begin& from, std::string_view mark, std::string_view recipe_text = {});
     /// Writes and flushes one line. Throws core::error where the disk is full.
     void line(const std::string& text);
     /// Where it writes.
@@ -102,14 +105,15 @@ public:
     /// What it writes.
     [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
     /// Opens the file; a resumed run goes on in it.
-    void on_begin(const run_begin& from = {}) { file_.open(from, R"({"event":"step","step":)"); }
+    void on_begin(const run_begin& from = {}) { open(from, {}); }
     /// The same, and a line with the recipe. On ranks other than 0 it writes nothing.
     template <class Trainer>
     [[gnu::cold]] void on_begin(Trainer& trainer, const run_begin& from) {
         writes_ = trainer.ranks().rank() == 0;
         if (!writes_) return;
-        on_begin(from);
-        file_.line(begin_line(from.steps, trainer.ranks().size(), trainer.recipe().threads, trainer.recipe_text()));
+        const std::string recipe = trainer.recipe_text();
+        open(from, recipe);
+        file_.line(begin_line(from.steps, trainer.ranks().size(), trainer.recipe().threads, recipe));
     }
     /// A line.
     void on_step(const step_event& event);
@@ -136,6 +140,9 @@ private:
                           number(seconds.because.no_progress), R"(,"large_bucket":)",
                           number(seconds.because.large_bucket), R"(,"slow_rank":)", number(seconds.because.slow_rank));
     }
+    void open(const run_begin& from, std::string_view recipe) {
+        file_.open(from, R"({"event":"step","step":)", recipe);
+    }
     static std::string number(double value) { return std::isfinite(value) ? core::text(value) : "null"; }
     [[gnu::cold]] void end(const totals& run, std::string_view also);
 
@@ -159,7 +166,32 @@ LOCKSTEP_FUNCTION void log_file::open_after(std::uint64_t kept) {
     if (kept == 0 && !head_.empty()) line(head_);
 }
 
-LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view mark) {
+namespace detail {
+
+/// Whether a text begins as a log with this first line; without one its lines are objects. The first line may be cut
+/// off: the run was killed, or the disk was full.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION bool begins_as_log(std::string_view text, std::string_view head) {
+    const std::string begin = head.empty() ? R"({"event":")" : core::text(head, "\n");
+    return text.size() < begin.size() ? begin.starts_with(text) : text.starts_with(begin);
+}
+
+/// The recipe of the last begin among these lines; empty: there is none.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION recipe_lines last_recipe(std::string_view lines, const std::string& path) {
+    const std::string_view begin = R"({"event":"begin")";
+    std::size_t at = lines.rfind(begin);
+    while (at != lines.npos && at > 0 && lines[at - 1] != '\n') at = lines.rfind(begin, at - 1);
+    if (at == lines.npos) return {};
+    lines.remove_prefix(at);
+    try {
+        return parse_line(lines.substr(0, lines.find('\n')), path).recipe;
+    } catch (const core::error&) {
+        fail_other_run(path, "a log");
+    }
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view mark, std::string_view recipe_text) {
     run_ = from.run;
     const bool is_readable = core::why_unreadable(path_).empty();
     const bool goes_back = from.undoes(resumes_) && file_.is_open();
@@ -170,7 +202,10 @@ LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view ma
     core::input_file old{path_};
     std::string text(old.size(), '\0');
     text.resize(old.read(std::as_writable_bytes(std::span{text})));
-    if (!text.starts_with(head_)) return open();
+    if (!detail::begins_as_log(text, head_)) {
+        if (from.resumed_after > 0) fail_other_run(path_, "a log");
+        return open();
+    }
     std::size_t kept = 0;
     for (std::size_t end = text.find('\n'); end != text.npos; end = text.find('\n', kept)) {
         std::string_view line{text.data() + kept, end - kept};
@@ -182,6 +217,9 @@ LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view ma
         }
         kept = end + 1;
     }
+    if (from.resumed_after > 0 && !recipe_text.empty())
+        require_same_run(detail::last_recipe(std::string_view{text}.substr(0, kept), path_),
+                         recipe_lines_of(recipe_text), path_, "a log");
     open_after(kept);
 }
 
@@ -203,13 +241,9 @@ LOCKSTEP_FUNCTION void csv_log::on_step(const step_event& event) {
 LOCKSTEP_FUNCTION std::string json_log::begin_line(std::uint64_t steps, std::size_t ranks, std::size_t threads,
                                                    std::string_view recipe_text) {
     std::string recipe;
-    while (!recipe_text.empty()) {
-        const std::string_view line = recipe_text.substr(0, recipe_text.find('\n'));
-        const std::size_t colon = std::min(line.find(": "), line.size());
-        recipe += core::text(recipe.empty() ? "" : ",", core::json_string(core::printable(line.substr(0, colon))), ":",
-                             core::json_string(core::printable(line.substr(std::min(colon + 2, line.size())))));
-        recipe_text.remove_prefix(std::min(line.size() + 1, recipe_text.size()));
-    }
+    for (const auto& [name, value] : recipe_lines_of(recipe_text))
+        recipe += core::text(recipe.empty() ? "" : ",", core::json_string(core::printable(name)), ":",
+                             core::json_string(core::printable(value)));
     return core::text(R"({"event":"begin","steps":)", steps, R"(,"ranks":)", ranks, R"(,"threads":)", threads,
                       R"(,"host":)", core::json_string(core::printable(host_name())), R"(,"command":)",
                       core::json_string(core::printable(command_line(ranks))), R"(,"recipe":{)", recipe, "}}");

@@ -76,20 +76,25 @@ struct epoch_point {
 
 [[nodiscard, gnu::cold]] epoch_point point_of(const epoch_event& event, std::uint64_t step);
 
+/// Lines of a recipe: names and values.
+using recipe_lines = std::vector<std::pair<std::string, std::string>>;
+/// Of a text with a line "name: value" for each.
+[[nodiscard, gnu::cold]] recipe_lines recipe_lines_of(std::string_view text);
+
 struct run_record {
     std::string name;
     std::size_t ranks = 0, threads = 0;  ///< 0: not known
     std::string host, command;
-    std::vector<std::pair<std::string, std::string>> recipe;
+    recipe_lines recipe;
     std::vector<step_point> steps;
     std::vector<epoch_point> epochs;
     bool has_ended = false;
+    std::uint64_t stop_signal = 0;  ///< what has ended it; 0: nothing has
     double samples_per_second = 0;  ///< at its end
     std::string weights_hash;       ///< empty: not known
 
     /// Names of the metrics of all epochs, in the order in which they came.
     [[nodiscard, gnu::cold]] std::vector<std::string> metrics() const;
-    std::uint64_t stop_signal = 0;  ///< what has ended it; 0: nothing has
     /// The last epoch that has measured it; null: none has.
     [[nodiscard, gnu::cold]] const epoch_point* last_with(std::string_view metric) const noexcept;
 };
@@ -100,6 +105,12 @@ struct run_record {
 [[nodiscard, gnu::cold]] run_record parse_run(std::string_view text, const std::string& source);
 /// The same from a file, after which the run is named.
 [[nodiscard, gnu::cold]] run_record read_run(const std::string& path);
+
+/// Of a run that is resumed: throws core::error where a file, "a log" or "a page", is none of this run.
+[[noreturn, gnu::cold]] void fail_other_run(const std::string& path, std::string_view what, std::string_view why = "");
+/// The same where its recipe has another seed or network. A line that one of them lacks shows nothing.
+[[gnu::cold]] void require_same_run(const recipe_lines& logged, const recipe_lines& now, const std::string& path,
+                                    std::string_view what);
 
 /// Marks of the events in a page.
 inline constexpr std::string_view events_begin = "<script type=\"application/x-ndjson\" id=\"events\">\n",
@@ -158,6 +169,33 @@ LOCKSTEP_FUNCTION epoch_point point_of(const epoch_event& event, std::uint64_t s
     return out;
 }
 
+LOCKSTEP_FUNCTION recipe_lines recipe_lines_of(std::string_view text) {
+    recipe_lines out;
+    while (!text.empty()) {
+        const std::string_view line = text.substr(0, text.find('\n'));
+        const std::size_t colon = std::min(line.find(": "), line.size());
+        out.emplace_back(line.substr(0, colon), line.substr(std::min(colon + 2, line.size())));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
+    }
+    return out;
+}
+
+LOCKSTEP_FUNCTION void fail_other_run(const std::string& path, std::string_view what, std::string_view why) {
+    core::fail(core::text(path, " is not ", what, " of this run", why.empty() ? "" : ": ", why), "name another file");
+}
+
+LOCKSTEP_FUNCTION void require_same_run(const recipe_lines& logged, const recipe_lines& now, const std::string& path,
+                                        std::string_view what) {
+    for (const auto& [name, there] : logged)
+        for (const auto& [other, value] : now) {
+            if (name != other || (name != "seed" && name != "network")) continue;
+            // As it is logged.
+            if (const std::string here = core::printable(value); there != here)
+                fail_other_run(path, what,
+                               core::text(name, " is ", core::printable(there), " there and ", here, " here"));
+        }
+}
+
 LOCKSTEP_FUNCTION std::vector<std::string> run_record::metrics() const {
     std::vector<std::string> out;
     for (const auto& epoch : epochs)
@@ -179,7 +217,7 @@ struct log_line {
     std::string event, host, command, weights_hash;
     std::uint64_t step = 0, epoch = 0, samples = 0, ranks = 0, threads = 0, joined = 0, skipped = 0, stop_signal = 0;
     double loss = 0, rate = 0, seconds = 0, samples_per_second = 0;
-    std::vector<std::pair<std::string, std::string>> recipe;
+    recipe_lines recipe;
     std::vector<std::pair<std::string, double>> test;
 };
 
@@ -209,6 +247,8 @@ struct log_line {
             out.ranks = in.natural();
         else if (key == "threads")
             out.threads = in.natural();
+        else if (key == "stop_signal")
+            out.stop_signal = in.natural();
         else if (key == "loss")
             out.loss = real();
         else if (key == "rate")
@@ -247,8 +287,6 @@ LOCKSTEP_FUNCTION void infer_joined(std::vector<step_point>& steps) noexcept {
 
 LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string& source) {
     const bool is_page = text.find(events_begin) != text.npos;
-        else if (key == "stop_signal")
-            out.stop_signal = in.natural();
     if (const std::size_t at = text.find(events_begin); at != text.npos) {
         text.remove_prefix(at + events_begin.size());
         text = text.substr(0, text.find(events_end));
@@ -283,6 +321,7 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
             out.command = found.command;
             out.recipe = found.recipe;
             out.has_ended = false;
+            out.stop_signal = 0;
             out.samples_per_second = 0;
             out.weights_hash.clear();
             before += std::exchange(last, 0);
@@ -308,6 +347,7 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
                                   .test = found.test});
         } else if (found.event == "end") {
             out.has_ended = true;
+            out.stop_signal = found.stop_signal;
             out.samples_per_second = found.samples_per_second;
             out.weights_hash = found.weights_hash;
         } else {
@@ -321,7 +361,6 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
                    "name a file that ls::json_log, ls::html_report or train --log has written");
     return out;
 }
-            out.stop_signal = 0;
 
 LOCKSTEP_FUNCTION run_record read_run(const std::string& path) {
     if (const std::string why = core::why_unreadable(path); !why.empty())
@@ -347,7 +386,6 @@ LOCKSTEP_FUNCTION std::string to_lines(const run_record& run) {
         for (; epoch != run.epochs.end() && epoch->step <= step; ++epoch) {
             out += core::text(R"({"event":"epoch","epoch":)", epoch->epoch, R"(,"step":)", epoch->step, R"(,"loss":)",
                               number(epoch->loss), R"(,"seconds":)", number(epoch->seconds));
-            out.stop_signal = found.stop_signal;
             for (const auto& [name, value] : epoch->test)
                 out += core::text(",", word("test_" + name), ":", number(value));
             out += "}\n";

@@ -143,10 +143,77 @@ TEST_CASE("report/logs: a run that goes on from a checkpoint goes on with its lo
     }
     CHECK(csv.lines() == whole_csv);
     CHECK(json.lines() == whole_json);
-    // Another file of that name is none of this run.
-    std::ofstream{csv.path} << "1,2,3\n";
-    run(25, 30);
-    CHECK(csv.lines().size() == 6);
+    // One that was killed in its first line.
+    for (const std::string begin : {"", "step,epo", R"({"eve)", R"({"event":"begin","st)"}) {
+        const bool is_csv = begin.starts_with('s');
+        std::ofstream{is_csv ? csv.path : json.path} << begin;
+        run(25, 30);
+        CHECK((is_csv ? csv : json).lines().size() == 6);  // a head or the end of an epoch
+    }
+    // Another file of that name is none of this run, and stays as it is.
+    for (const std::string text : {"1,2,3\n", "s", "{\"weights\":[1,2]}\n", "step,epoch\n1,2\n", "\n"}) {
+        std::ofstream{csv.path} << text << "csv";
+        std::ofstream{json.path} << text;
+        ls::csv_log lines{csv.path};
+        ls::json_log objects{json.path};
+        CHECK_THROWS_WITH(lines.on_begin({25}),
+                          "lockstep: " + csv.path + " is not a log of this run; name another file");
+        CHECK_THROWS_WITH(objects.on_begin({25}),
+                          "lockstep: " + json.path + " is not a log of this run; name another file");
+        CHECK(ls::test::contents(csv.path) == text + "csv");
+        CHECK(ls::test::contents(json.path) == text);
+    }
+    // A run that begins anew empties it.
+    run(0, 30);
+    CHECK(csv.lines() == whole_csv);
+    CHECK(json.lines() == whole_json);
+}
+
+namespace {
+
+/// Stands in for a trainer.
+struct source {
+    struct facts {
+        std::size_t threads = 1;
+    };
+    std::string text;
+    ls::comm::group group{};
+    [[nodiscard]] const ls::comm::group& ranks() const { return group; }
+    [[nodiscard]] facts recipe() const { return {}; }
+    [[nodiscard]] std::string recipe_text() const { return text; }
+};
+
+}  // namespace
+
+TEST_CASE("report/logs: a run does not go on in the log of another one", "[report]") {
+    const fresh_file json{"log-of-others.jsonl"};
+    const auto run = [&](source trainer, std::uint64_t resumed_after, std::uint64_t last) {
+        ls::json_log objects{json.path};
+        objects.on_begin(trainer, ls::report::run_begin{resumed_after, resumed_after});
+        for (std::uint64_t step = resumed_after + 1; step <= last; ++step) objects.on_step({.step = step});
+    };
+    const std::string first = "network: 4 -> 2 \"a\"\nseed: 1\nbatch: 8\n";
+    run({first}, 0, 10);
+    run({first}, 5, 10);
+    CHECK(json.lines().size() == 12);
+    // What a recipe lacks, and what a resume may change by name, shows no other run.
+    run({"seed: 1\n"}, 5, 10);
+    run({"network: 4 -> 2 \"a\"\nseed: 1\nbatch: 16\n"}, 5, 10);
+    run({first}, 10, 11);
+    const auto before = json.lines();
+    CHECK_THROWS_WITH(
+        run({"network: 4 -> 2 \"a\"\nseed: 2\n"}, 5, 10),
+        "lockstep: " + json.path + " is not a log of this run: seed is 1 there and 2 here; name another file");
+    CHECK_THROWS_WITH(run({"network: 5 -> 2\nseed: 1\n"}, 5, 10),
+                      Catch::Contains("of this run: network is 4 -> 2 \"a\" there and 5 -> 2 here; name another file"));
+    CHECK(json.lines() == before);
+    // The last begin counts, and one that is cut off is no begin of a log.
+    run({"seed: 2\n"}, 0, 10);
+    run({"seed: 2\n"}, 5, 10);
+    std::ofstream{json.path, std::ios::app} << R"({"event":"begin","recipe":{"seed":"1"}})" << '\n';
+    CHECK_THROWS_WITH(run({"seed: 2\n"}, 20, 21), Catch::Contains("seed is 1 there and 2 here"));
+    std::ofstream{json.path, std::ios::app} << R"({"event":"begin","recipe":{"se)" << '\n';
+    CHECK_THROWS_WITH(run({"seed: 2\n"}, 20, 21), Catch::Contains("is not a log of this run; name another file"));
 }
 
 TEST_CASE("report/logs: each fit of a run may have a log of its own in one file", "[report]") {
