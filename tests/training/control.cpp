@@ -98,6 +98,7 @@ struct slow {
         seen.push_back(event);
         std::this_thread::sleep_for(time);
     }
+    void on_epoch(const ls::report::epoch_event&) const { std::this_thread::sleep_for(time); }
 };
 
 TEST_CASE("fit() for some seconds makes counted steps, on all ranks alike", "[training]") {
@@ -118,6 +119,10 @@ TEST_CASE("fit() for some seconds makes counted steps, on all ranks alike", "[tr
         CHECK(first.seen[i].time_is_over == ends);
         CHECK(first.seen[i].steps_left == (ends ? 0U : 1U));
         CHECK(first.seen[i].seconds_asked == 0.25);
+        // What observers have done after epochs is no time of steps, and a part of the time that is asked for.
+        const double aside =
+            std::chrono::duration<double>(first.time).count() * static_cast<double>(first.seen[i].epoch - 1);
+        CHECK(first.seen[i].seconds_used > first.seen[i].seconds + aside - 1e-9);
     }
 
     // A second one, with the time as a duration, and reading ahead; then a counted fit() goes on.

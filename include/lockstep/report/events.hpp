@@ -175,6 +175,7 @@ struct step_event {
     std::uint64_t steps_done = 0;   ///< of this fit()
     std::uint64_t steps_left = 0;   ///< of a fit() for some seconds: 1 until the last one, which has 0
     double seconds_asked = 0;       ///< of a fit() for some seconds; 0: it counts steps
+    double seconds_used = 0;        ///< of these: since fit() was called, with what observers did, on this rank
     double samples_per_second = 0;  ///< since fit() began
     seconds_spent spent{};          ///< on this rank, since the end of the step before
 };

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -128,6 +129,12 @@ LOCKSTEP_FUNCTION bool is_of_program(const std::ostream& out) noexcept {
 }
 
 namespace detail {
+/// Four significant digits, also of a rate of 4e-6.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string digits(double rate) {
+    char out[64];
+    return {out, std::to_chars(out, out + sizeof out, rate, std::chars_format::general, 4).ptr};
+}
+
 /// As in step 3/100, where the number of steps is known.
 [[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string of_all(const step_event& event) {
     const bool is_known = event.seconds_asked == 0 && event.steps_left <= core::largest_size;
@@ -139,14 +146,16 @@ LOCKSTEP_FUNCTION std::string bar_text(const step_event& event, std::size_t colu
     const bool is_timed = event.seconds_asked > 0, ends = event.steps_left == 0;
     const double done =
         ends       ? 1
-        : is_timed ? event.seconds / event.seconds_asked
+        : is_timed ? event.seconds_used / event.seconds_asked
                    : static_cast<double>(event.steps_done) / static_cast<double>(event.steps_done + event.steps_left);
     const double share = done < 1 ? done : 1;
     const double left =
         ends       ? 0
-        : is_timed ? event.seconds_asked - event.seconds
+        : is_timed ? event.seconds_asked - event.seconds_used
                    : event.seconds / static_cast<double>(event.steps_done) * static_cast<double>(event.steps_left);
-    std::string percent = core::fixed(static_cast<double>(static_cast<int>(100 * share)), 0);
+    // 29 of 100 steps are 28.999.. % in binary numbers.
+    constexpr double rounding = 1e-9;
+    std::string percent = core::text(static_cast<int>(100 * share + rounding));
     percent.insert(0, 3 - percent.size(), ' ');
     const std::string facts = core::text("epoch ", event.epoch, "  step ", event.step, detail::of_all(event), "  loss ",
                                          core::fixed(event.loss, 4), "  ", core::fixed(event.samples_per_second, 0),
@@ -154,7 +163,7 @@ LOCKSTEP_FUNCTION std::string bar_text(const step_event& event, std::size_t colu
     // The last column stays free: some terminals begin a line after it.
     const std::size_t others = facts.size() + 10;
     const std::size_t width = columns < others + 8 ? 0 : columns - others < 40 ? columns - others : 40;
-    const auto filled = static_cast<std::size_t>(share * static_cast<double>(width));
+    const auto filled = static_cast<std::size_t>(share * static_cast<double>(width) + rounding);
     std::string out = percent + " % ";
     if (width > 0) out += "[" + std::string(filled, '#') + std::string(width - filled, '.') + "] ";
     out += facts;
@@ -180,10 +189,10 @@ LOCKSTEP_FUNCTION void progress::on_step(const step_event& event) {
     const bool is_timed = event.seconds_asked > 0;
     const double per_step = event.seconds / static_cast<double>(event.steps_done);
     const double left = event.steps_left == 0 ? 0
-                        : is_timed            ? event.seconds_asked - event.seconds
+                        : is_timed            ? event.seconds_asked - event.seconds_used
                                               : per_step * static_cast<double>(event.steps_left);
     print(out_, core::text("epoch ", event.epoch, "  step ", event.step, detail::of_all(event), "  loss ",
-                           core::fixed(event.loss, 4), "  rate ", core::fixed(event.rate, 5), "  ",
+                           core::fixed(event.loss, 4), "  rate ", detail::digits(event.rate), "  ",
                            core::fixed(event.samples_per_second, 0), " samples/s  left ", clock_text(left), "\n"));
 }
 

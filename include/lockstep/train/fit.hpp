@@ -237,6 +237,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
             if (event.time_is_over) left = 0;
             event.steps_left = left > 0 ? 1 : 0;
             event.seconds_asked = until.count;
+            event.seconds_used = std::chrono::duration<double>(now - called).count();
         }
         made = {done, std::chrono::duration<double>(now - called).count(), stop_signal};
         if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
