@@ -38,7 +38,8 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     const auto report = trainer.report();
     nlohmann::json epochs = nlohmann::json::array();
     for (const auto& epoch : report.epochs)
-        epochs.push_back({{"loss", epoch.loss},
+        epochs.push_back({{"epoch", epoch.epoch},
+                          {"loss", epoch.loss},
                           {"seconds", epoch.seconds},
                           {"test_loss", epoch.test->loss},
                           {"test_accuracy", *epoch.test->accuracy}});

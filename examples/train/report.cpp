@@ -73,7 +73,7 @@ std::string example::report_text(const report_facts& facts, const options& of) {
     const auto& report = facts.totals;
     json epochs = json::array();
     for (const auto& epoch : report.epochs) {
-        json one{{"loss", epoch.loss}, {"seconds", epoch.seconds}};
+        json one{{"epoch", epoch.epoch}, {"loss", epoch.loss}, {"seconds", epoch.seconds}};
         if (epoch.test) {
             one["test_loss"] = epoch.test->loss;
             one["test_accuracy"] = *epoch.test->accuracy;
