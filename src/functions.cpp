@@ -100,6 +100,7 @@
 #include "lockstep/train/engine/agreement.hpp"
 #include "lockstep/train/engine/deal.hpp"
 #include "lockstep/train/engine/lane_rows.hpp"
+#include "lockstep/train/engine/make_memory.hpp"
 #include "lockstep/train/engine/memory_check.hpp"
 #include "lockstep/train/engine/refusals.hpp"
 #include "lockstep/train/recipe.hpp"

@@ -418,6 +418,58 @@ TEST_CASE("equivalence/local_sgd: memory and bytes count all workers, and the su
     });
 }
 
+TEST_CASE("equivalence/local_sgd: what it says of bytes and transport is what it does", "[equivalence]") {
+    on_groups({4}, [&](const mpi::communicator& group) {
+        const auto make = [&](const local_sgd& sync, std::size_t workers, ls::transport transport) {
+            return ls::trainer{group, recipe(sync, workers, {.transport = transport})};
+        };
+        // What travels beside gradients and weights.
+        auto local = make({.period = 4}, 4, ls::transport::messages);
+        local.fit(training.set(), ls::steps{1});
+        const std::size_t others = local.report().bytes_sent;
+        const auto sent = [&](auto& trainer, std::size_t count) {
+            const std::size_t before = trainer.report().bytes_sent;
+            trainer.fit(training.set(), ls::steps{count});
+            return trainer.report().bytes_sent - before - count * others;
+        };
+        for (const std::size_t workers : {1, 2}) {
+            INFO(workers << " workers");
+            auto trainer = make({.period = 4}, workers, ls::transport::messages);
+            CHECK(sent(trainer, 4) == 4 * trainer.averaging_bytes());
+            CHECK(trainer.averaging_bytes(0) + trainer.averaging_bytes(1) + trainer.averaging_bytes(2) +
+                      trainer.averaging_bytes(3) ==
+                  4 * trainer.averaging_bytes());
+        }
+        auto late = make({.period = 4, .start = 2}, 2, ls::transport::messages);
+        const std::string text = ls::summary(late);
+        CHECK(text.find("\n              in each of the first 2 steps " + ls::core::grouped(late.averaging_bytes(0)) +
+                        " bytes to average\n") != std::string::npos);
+        CHECK(late.averaging_bytes(0) > late.averaging_bytes());
+        CHECK(sent(late, 1) == late.averaging_bytes(0));
+        CHECK(sent(late, 1) == late.averaging_bytes(1));
+        CHECK(sent(late, 4) == 4 * late.averaging_bytes());
+        CHECK(ls::summary(local).find("in each of the first") == std::string::npos);
+
+        // Means may go through shared memory; ranks that share a worker add by messages.
+        const auto one = make({}, 1, ls::transport::automatic);
+        CHECK(one.transport() == "messages: the ranks of the one worker add its gradients by them");
+        CHECK(make({}, 1, ls::transport::messages).transport() == "messages, as the plan says");
+        const auto two = make({}, 2, ls::transport::shared_memory), four = make({}, 4, ls::transport::shared_memory);
+        CHECK(two.transport() == "shared memory for the means of workers, messages inside of each");
+        CHECK(two.averaging_bytes() > 0);
+        CHECK(four.transport() == "shared memory");
+        CHECK(four.averaging_bytes() == 0);
+        CHECK(four.all_reduce_algorithm().empty());
+        for (const std::string& algorithm : {one.all_reduce_algorithm(), two.all_reduce_algorithm()})
+            CHECK(algorithm.find("(measured: ") != std::string::npos);
+        CHECK_THROWS_WITH(make({}, 1, ls::transport::shared_memory),
+                          Catch::Contains("the plan asks for shared memory, and for one worker with weights of its "
+                                          "own, which 4 ranks share: "));
+    });
+    CHECK(ls::trainer{ls::comm::group{}, recipe({}, 1, {.transport = ls::transport::shared_memory})}.transport() ==
+          "none: one rank");
+}
+
 TEST_CASE("equivalence/local_sgd: what cannot be is refused on all ranks, and no rank waits for one that has failed",
           "[equivalence]") {
     const auto error_of = [](const auto& f) {

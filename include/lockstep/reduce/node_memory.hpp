@@ -52,9 +52,13 @@ private:
 class node_memory {
 public:
     /// `bytes`: those of each rank, equal on all. `room`: what shared memory can hold. Collective, and the same outcome
-    /// on all ranks. Throws core::error where shared memory is asked for and cannot be had.
+    /// on all ranks. Throws core::error where shared memory is asked for and cannot be had. `shared`: the text where
+    /// there is a window.
     [[gnu::cold]] node_memory(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
-                              std::size_t room = node::shared_segment::free_bytes());
+                              std::size_t room = node::shared_segment::free_bytes(),
+                              std::string_view shared = "shared memory");
+    /// Messages alone, for the reason that the text says.
+    [[gnu::cold]] explicit node_memory(std::string text) : text_{std::move(text)} {}
 
     [[nodiscard]] bool is_shared() const noexcept { return window_.has_value(); }
     /// Null where there are only messages.
@@ -188,7 +192,7 @@ LOCKSTEP_FUNCTION worker_memory::worker_memory(const comm::group& ranks, const c
 }
 
 LOCKSTEP_FUNCTION node_memory::node_memory(const comm::group& ranks, transport wanted, std::size_t bytes,
-                                           tensor::arena& arena, std::size_t room) {
+                                           tensor::arena& arena, std::size_t room, std::string_view shared) {
     if (ranks.size() == 1) {
         text_ = "none: one rank";
     } else if (wanted == transport::messages) {
@@ -203,7 +207,7 @@ LOCKSTEP_FUNCTION node_memory::node_memory(const comm::group& ranks, transport w
         const std::string why = detail::open_window(window_, ranks, bytes, room);
         if (!why.empty() && wanted == transport::shared_memory) detail::fail_window(why);
         if (window_) detail::lend(*window_, arena);
-        text_ = why.empty() ? "shared memory" : "messages: " + why;
+        text_ = why.empty() ? std::string{shared} : "messages: " + why;
     }
 }
 

@@ -44,6 +44,8 @@ struct page_facts {
     memory_by_kind memory{};                ///< rank 0
     std::size_t memory_bytes = 0;           ///< its arena, in all
     std::size_t bytes_per_step = 0;         ///< that rank 0 sends
+    std::uint64_t synchronous_steps = 0;    ///< at the beginning, where later ones are local
+    std::size_t synchronous_bytes = 0;      ///< that rank 0 sends in each of these
     std::string transport{};
     std::vector<message_row> messages{};  ///< of each tensor, the last one of all; empty without a compressor
     std::size_t element_bytes = 4;        ///< of the numbers that were encoded
@@ -255,8 +257,12 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
     row("other", why.other);
     out += html::table("Why rank 0 waited (estimates)", {"exposed because", "s", "share"}, rows);
     if (facts.bytes_per_step > 0)
-        out += core::text("<p class=\"note\">Rank 0 sends ", core::grouped(facts.bytes_per_step),
-                          " bytes a step. Transport: ", html::escape(facts.transport), ".</p>\n");
+        out += core::text("<p class=\"note\">Rank 0 sends ", core::grouped(facts.bytes_per_step), " bytes a step",
+                          facts.synchronous_steps == 0
+                              ? ""
+                              : core::text(", ", core::grouped(facts.synchronous_bytes), " in each of the first ",
+                                           core::grouped(facts.synchronous_steps)),
+                          ". Transport: ", html::escape(facts.transport), ".</p>\n");
     return html::section("Communication", out);
 }
 

@@ -91,13 +91,13 @@ public:
         for (std::size_t set = 0; set < part_.workers.size(); ++set) workers_.emplace_back(alone);
         for (std::size_t bucket = 0; bucket < front().queue_.size(); ++bucket)
             is_kept_here_.push_back(keeps_slots(bucket));
-        reserve_sum(from);
+        if (grid_.workers > 1) reserve_sum(from);
     }
 
     void bind(const tensor::arena& arena) {
         arena_ = &arena;
         for (worker& one : workers_) one.bind(arena);
-        sum_->bind(arena);
+        if (sum_) sum_->bind(arena);
     }
 
     void begin(std::uint64_t step) { front().begin(step); }
@@ -170,7 +170,7 @@ public:
     /// unless nothing has changed since the last look, or all workers have the same weights.
     [[nodiscard]] std::span<T> mean(std::span<T> weights) {
         complete();
-        if (agree_ != differ) return weights_of(weights, 0);
+        if (agree_ != differ || !sum_) return weights_of(weights, 0);
         if (!is_mean_here_) {
             put_weights(weights);
             add_workers(workers());
@@ -223,13 +223,13 @@ public:
     [[nodiscard]] const step_times& times() const noexcept { return workers_.front().times(); }
     [[gnu::cold]] void record(report::recorder* to) { front().record(to); }
 
-    /// The mean over the steps of a period.
+    /// The mean over the local steps of a period.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return workers_.front().bytes_per_step() + sum_->bytes_per_step() * averaged_arrays() / period_;
+        return workers_.front().bytes_per_step() + bytes_of_sum() * averaged_arrays() / period_;
     }
     [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
         const std::size_t sums = (step < start_ ? 1 : 0) + (averages_after(step) ? averaged_arrays() : 0);
-        return workers_.front().bytes_per_step() + sums * sum_->bytes_per_step();
+        return workers_.front().bytes_per_step() + sums * bytes_of_sum();
     }
     [[nodiscard]] std::size_t slot_numbers() const noexcept {
         return over_workers([](const worker& one) { return one.slot_numbers(); });
@@ -267,6 +267,7 @@ private:
         for (const worker& one : workers_) sum += f(one);
         return sum;
     }
+    [[nodiscard]] std::size_t bytes_of_sum() const noexcept { return sum_ ? sum_->bytes_per_step() : 0; }
     /// Weights, and every slot where these are averaged.
     [[nodiscard]] std::size_t averaged_arrays() const noexcept {
         return 1 + (averages_momenta_ ? std::size_t{optimizer::slot_count} : 0);
@@ -444,7 +445,7 @@ private:
     std::deque<worker> workers_;            // which stay where they are
     std::span<const std::size_t> lengths_;  // rows of all lanes in this step
     std::vector<bool> is_kept_here_;
-    std::optional<reduce::tree_sum<T>> sum_;
+    std::optional<reduce::tree_sum<T>> sum_;  // of several workers
     tensor::slice<T> scratch_;
     std::size_t sum_bytes_ = 0;
     const tensor::arena* arena_ = nullptr;

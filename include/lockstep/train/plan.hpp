@@ -87,7 +87,7 @@ struct plan {
     bool progress_thread = false;
     bool prefetch = false;  ///< fit() reads the next minibatch on a thread of its own
     /// shared_memory, messages, or automatic: shared memory where all ranks (with a compressor: the ranks that share a
-    /// worker) are on one node and it has room
+    /// worker) are on one node and it has room. With sync::local_sgd ranks that share a worker add by messages
     reduce::transport transport = reduce::transport::automatic;
     std::string
         algorithms{};  ///< file of chosen algorithms for the convolutions of tuned(net); empty: the default rule
@@ -116,12 +116,13 @@ inline void check_most(std::size_t number, std::string_view what, std::size_t mo
 }  // namespace detail
 
 /// Whether the costs of messages decide something: which algorithm sums gradients without a compressor, with
-/// compress::sparse_sum, or statistics, and the size of buckets.
+/// compress::sparse_sum, or statistics, and the size of buckets. `messages_inside`: ranks that share a worker add by
+/// messages, whatever the transport.
 template <class T, class Network, class Plan>
-[[nodiscard, gnu::cold]] bool measures(const Plan& of) {
+[[nodiscard, gnu::cold]] bool measures(const Plan& of, bool messages_inside) {
     constexpr bool sums = !reduce::method<T, decltype(of.compressor)>::has_workers;
     if constexpr (requires { reduce::method<T, decltype(of.compressor)>::needs_costs; }) return true;
-    const bool gradients = sums && of.transport != reduce::transport::shared_memory;
+    const bool gradients = sums && (messages_inside || of.transport != reduce::transport::shared_memory);
     if constexpr (decltype(of.factors)::are_used)
         if (gradients && !of.factors.always) return true;
     return of.all_reduce.empty() && (gradients || Network::statistics > 0);

@@ -101,13 +101,15 @@ public:
     /// Into how many sums a step divides the gradients.
     [[nodiscard]] std::size_t buckets() const { return core_->strategy.bucket_count(); }
     /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on
-    /// one rank and where gradients go through shared memory.
+    /// one rank and where all gradients go through shared memory.
     [[nodiscard]] std::string all_reduce_algorithm() const {
-        return core_->memory.is_shared() ? "" : core_->rule.text();
+        return core_->memory.is_shared() && !core_->adds_inside() ? "" : core_->rule.text();
     }
     /// What this rank sends in a step of a full minibatch to average gradients and share weights; of weights that are
-    /// averaged now and then, the mean over such a period.
+    /// averaged now and then, the mean over such a period, once they are.
     [[nodiscard]] std::size_t averaging_bytes() const { return core_->strategy.bytes_per_step(); }
+    /// The same in this step, from 0, where weights are averaged now and then: before the first local step a whole sum.
+    [[nodiscard]] std::size_t averaging_bytes(std::uint64_t step) const { return core_->bytes_of(step); }
     /// Whether the layer sends its rows of x and dy in place of its gradient: see plan::factors.
     [[nodiscard]] bool sends_factors(std::size_t layer) const {
         if constexpr (core_type::types::factors::are_used) return core_->strategy.sends_factors(layer);

@@ -71,6 +71,8 @@ struct summary_facts {
     std::string transport{}, all_reduce{};
     std::size_t averaging_bytes = 0, buckets = 0, redistribution_bytes = 0, memory_bytes = 0;
     report::memory_by_kind memory{};
+    std::uint64_t synchronous_steps = 0;  ///< before the first local one
+    std::size_t synchronous_bytes = 0;    ///< to average in each of these
 };
 [[nodiscard]] std::string text_of(const summary_facts& of);
 [[nodiscard]] std::string shared_workers(const partition::grid& of);
@@ -114,6 +116,11 @@ template <class Trainer>
     out.worker_state = sync::has_worker_weights<decltype(plan.sync)>
                            ? std::string{"each with weights of its own"}
                            : core::text("segments of ", core::grouped(plan.segment), " numbers");
+    if constexpr (sync::has_worker_weights<decltype(plan.sync)>)
+        if (plan.sync.start > 0 && out.grid.workers > 1) {
+            out.synchronous_steps = plan.sync.start;
+            out.synchronous_bytes = of.averaging_bytes(0);
+        }
     if constexpr (sync::clips<decltype(plan.clip)>)
         if (plan.clip.is_active()) out.clip = describe(plan.clip);
     if (std::string_view{plan.sync.name} != "every_step") out.sync = describe(plan.sync);
@@ -197,6 +204,9 @@ LOCKSTEP_FUNCTION std::string detail::text_of(const summary_facts& of) {
     out += core::text("each step     rank 0 sends ", core::grouped(of.averaging_bytes), " bytes to average in ",
                       count(of.buckets, "bucket"), ", ", core::grouped(of.redistribution_bytes),
                       " bytes between layers\n");
+    if (of.synchronous_steps > 0)
+        out += core::text("              in each of the first ", core::grouped(of.synchronous_steps), " steps ",
+                          core::grouped(of.synchronous_bytes), " bytes to average\n");
     line("              by ", of.all_reduce);
     out += core::text("memory        ", megabytes(of.memory_bytes), " MB on rank 0: weights ",
                       megabytes(of.memory.weights), ", gradients ", megabytes(of.memory.gradients), ", optimizer ",

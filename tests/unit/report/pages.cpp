@@ -107,6 +107,18 @@ TEST_CASE("report/pages: a picture that is too long is left out, and the page sa
     CHECK(facts.missing_picture.empty());
 }
 
+TEST_CASE("report/pages: bytes of a step, and those of synchronous ones before it", "[report]") {
+    report::page_facts facts;
+    facts.seconds = {{.communication_exposed = 1}};
+    facts.bytes_per_step = 1000;
+    facts.transport = "messages";
+    CHECK(count(report::run_page({}, facts), "Rank 0 sends 1,000 bytes a step. Transport: messages.") == 1);
+    facts.synchronous_steps = 20;
+    facts.synchronous_bytes = 4000;
+    CHECK(count(report::run_page({}, facts),
+                "Rank 0 sends 1,000 bytes a step, 4,000 in each of the first 20. Transport: messages.") == 1);
+}
+
 TEST_CASE("report/pages: what a compressor did, for each tensor", "[report]") {
     CHECK(report::run_page({}, {}).find("<h2>Compression") == std::string::npos);
     const compress::tensor_statistics shorter{.messages = 2,

@@ -29,6 +29,7 @@
 #include "lockstep/train/engine/inference.hpp"
 #include "lockstep/train/engine/inputs.hpp"
 #include "lockstep/train/engine/lane_rows.hpp"
+#include "lockstep/train/engine/make_memory.hpp"
 #include "lockstep/train/engine/network_run.hpp"
 #include "lockstep/train/engine/refusals.hpp"
 #include "lockstep/train/engine/statistics.hpp"
@@ -74,6 +75,8 @@ struct engine {
     using method = typename types::method;
     using strategy_type = typename decltype(std::declval<Plan&>().sync)::template strategy<types>;
     static constexpr bool has_worker_weights = sync::has_worker_weights<strategy_type>;
+    /// Whether ranks that share a worker add by messages, whatever goes through shared memory.
+    [[nodiscard]] bool adds_inside() const noexcept { return has_worker_weights && grid.ranks > grid.workers; }
     static constexpr bool looks_are_collective = shards > 1 || has_worker_weights;  // at all weights
     using walks_type = std::conditional_t<has_worker_weights, worker_walks, single_walk>;
     using clock = std::chrono::steady_clock;
@@ -100,9 +103,9 @@ struct engine {
           capacity{deal::capacity(given.batch, grid, least_rows)},
           rows{grid},
           walks{grid},
-          rule{ranks, given.all_reduce, given.sums, measures<T, network>(given)},
+          rule{ranks, given.all_reduce, given.sums, measures<T, network>(given, adds_inside())},
           least_bucket{sync::least_bucket<T>(given, rule, grid)},
-          memory{make_memory()},
+          memory{make_memory(*this)},
           change{ranks, memory.parts(), arena},
           run{plan.model,        grid, group, capacity,
               shards * capacity, team, arena},  // step() may fill every rank of a group
@@ -398,25 +401,6 @@ struct engine {
         return now - std::exchange(told, now);
     }
 
-    [[nodiscard, gnu::cold]] typename method::memory make_memory() {
-        const transport wanted = asks_for_messages(plan) ? transport::messages : plan.transport;
-        if constexpr (std::is_same_v<typename method::memory, reduce::worker_memory>)
-            return {ranks,
-                    sharing,
-                    grid.workers,
-                    wanted,
-                    sync::inside_bytes<T, network>(plan.compressor, grid, least_bucket, strategy_type::gradient_sets),
-                    arena};
-        else
-            return {ranks, wanted, shared_bytes(), arena};
-    }
-    /// Memory that ranks share, in bytes.
-    [[nodiscard, gnu::cold]] std::size_t shared_bytes() const {
-        if constexpr (has_worker_weights)
-            return strategy_type::shared_bytes(grid);
-        else
-            return sync::shared_bytes<T, network>(plan.compressor, grid, least_bucket, strategy_type::gradient_sets);
-    }
     /// What the strategy sends in a step.
     [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
         if constexpr (has_worker_weights) return strategy.bytes_of(step);
