@@ -372,6 +372,25 @@ TEST_CASE("equivalence/adaptive: a list that does not fit the run is one error",
     });
 }
 
+TEST_CASE("equivalence/adaptive: after a checkpoint that was refused the run goes on", "[equivalence]") {
+    const shared_folder folder;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        const adaptive chosen = settings(choice_list::parse("1 4 1\n"));
+        ls::trainer dense{group, recipe(ls::compress::none{}, 4, 8)};
+        dense.fit(training.set(), ls::steps{2});
+        (void)dense.save(folder.path);
+        trainer one{group, recipe(chosen, 4, 8)}, undisturbed{group, recipe(chosen, 4, 8)};
+        for (const std::size_t count : {0, 1, 3}) {
+            for (trainer* of : {&one, &undisturbed}) of->fit(training.set(), ls::steps{count});
+            CHECK_THROWS_WITH(one.resume(folder.path, {"compressor", "workers", "segment"}),
+                              Catch::Contains(" of this trainer; resume with"));
+            CHECK(one.weights_state().is_usable());
+        }
+        for (trainer* of : {&one, &undisturbed}) of->fit(training.set(), ls::steps{2});
+        CHECK(one.state_hash() == undisturbed.state_hash());
+    });
+}
+
 TEST_CASE("equivalence/adaptive: a checkpoint that has chosen a candidate which is none is one error",
           "[equivalence]") {
     const shared_folder folder;

@@ -174,6 +174,10 @@ inline constexpr bool takes_adaptive<S> = S::takes_adaptive;
 /// - `complete()`: weights are whole, because they are looked at. `abandon()`: after a failure, of whatever rank.
 /// - `loaded(weights)`, optional: all weights of this rank are new, before the first step and after each
 /// load_weights(). For what a strategy keeps of them.
+/// - `prepare_state(steps)`, `restored()`, optional: what visit_state() shows is about to be overwritten with the state
+/// of a run of so many steps, and has been.
+/// - `visit_state_after(steps, weights, visitor)`, where prepare_state() changes which arrays there are: shows what
+/// visit_state() will after it, and changes nothing. Arrays that are not there yet are shown as those of `weights`.
 template <class S, class T>
 concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& arena, std::span<T> weights,
                             step_sums& losses, double rate, std::uint64_t step, std::size_t layer) {

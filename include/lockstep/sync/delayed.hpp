@@ -104,6 +104,12 @@ public:
         fresh().start_all(steps - 1);
         complete();
     }
+    /// What visit_state() shows after prepare_state(steps), to be laid out: weights stand for a pending gradient.
+    template <class Visitor>
+    [[gnu::cold]] void visit_state_after(std::uint64_t steps, std::span<T> weights, Visitor&& visit) {
+        if (steps > 0) base::visit_owned(visit, "pending gradient", 0, weights);
+        visit_others(visit);
+    }
     /// Alone, where the run may go on, the sums of the last complete step stay pending.
     [[gnu::cold]] void abandon() noexcept {
         fresh_ = 1 - pending_;
@@ -140,8 +146,7 @@ public:
                 reducer.finish();
                 return reducer.sums();
             });
-        base::visit_state(visit);
-        for (std::size_t bucket = 0; bucket < other_.size(); ++bucket) other_[bucket].reducer.visit_state(visit, 1);
+        visit_others(visit);
     }
 
     /// Of the sums that have updated weights in the last step; those of this one are under way. In the first step of a
@@ -156,6 +161,12 @@ public:
     [[nodiscard]] std::size_t message_bytes() const noexcept { return base::message_bytes() + other_.message_bytes(); }
 
 private:
+    /// All but the gradient that is pending.
+    template <class Visitor>
+    void visit_others(Visitor&& visit) {
+        base::visit_state(visit);
+        for (std::size_t bucket = 0; bucket < other_.size(); ++bucket) other_[bucket].reducer.visit_state(visit, 1);
+    }
     [[nodiscard, gnu::cold]] static bool sums_are_finite(auto& reducer) {
         reducer.finish();
         const std::span<const T> sums = reducer.sums();

@@ -26,15 +26,16 @@
 
 namespace lockstep::train {
 
-/// What the trainer shows now, and where it lies in a file. Collective.
+/// What the trainer shows now, and where it lies in a file. `after`: as it will after prepare_state(after), to be
+/// compared alone. Collective.
 template <class Plan>
 struct shown_state {
     saving::state_parts parts;
     std::optional<saving::state_layout> layout;
 
-    [[gnu::cold]] explicit shown_state(engine<Plan>& core) {
+    [[gnu::cold]] explicit shown_state(engine<Plan>& core, std::optional<std::uint64_t> after = {}) {
         using network = typename engine<Plan>::network;
-        core.visit_state(parts);
+        core.visit_state(parts, after);
         layout.emplace(core.ranks, parts, saving::names_of<network>(), core.grid.shards, core.grid.workers);
     }
 };
@@ -80,7 +81,6 @@ struct checkpoints<Plan, void> {
             };
             constexpr std::string_view mark = ".best";  // a parameter may be called so as well
             auto best = std::exchange(core.best, {});
-            std::optional<shown_state<Plan>> state;
             try {
                 if (std::ranges::any_of(from.file.tensors, [&](const auto& one) {
                         return one.name.ends_with(mark) && has(one.name.substr(0, one.name.size() - mark.size()));
@@ -88,22 +88,18 @@ struct checkpoints<Plan, void> {
                     core.best.weights.resize(core.weights().size());
                     core.best.statistics.resize(core.observed.running().size());
                 }
-                // A state that depends on the number of steps changes before it can be compared: what fails then is
-                // final.
-                if (core.state_depends_on_steps) core.change.begin();
-                core.prepare_state(from.facts.at.steps);
-                state.emplace(core);
-                if (core.state_depends_on_steps)
-                    saving::require_same_arrays(from, *state->layout);
-                else
-                    saving::together(core.ranks, [&] { saving::require_same_arrays(from, *state->layout); });
+                // What depends on the number of steps is compared as it will be: nothing has changed yet.
+                const shown_state<Plan> then{core, from.facts.at.steps};
+                saving::together(core.ranks, [&] { saving::require_same_arrays(from, *then.layout); });
             } catch (...) {
                 core.best = std::move(best);
                 throw;
             }
             core.change.begin();
             try {
-                saving::restore(core.ranks, from, state->parts, *state->layout);
+                core.prepare_state(from.facts.at.steps);
+                const shown_state<Plan> state{core};
+                saving::restore(core.ranks, from, state.parts, *state.layout);
             } catch (const saving::agreed_error& failure) {
                 throw core::error{failure.what()};  // no trainer goes on with a part of a state
             }

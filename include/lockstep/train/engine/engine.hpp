@@ -294,9 +294,10 @@ struct engine {
                 .time_is_over = losses.at(0, 3) != std::trunc(losses.at(0, 3))};
     }
 
-    /// Shows what outlives a step. Weights are complete.
+    /// Shows what outlives a step. Weights are complete. `after`: as after prepare_state(after), to be laid out and
+    /// compared; nothing changes, and the numbers are not those of the run.
     template <class Visitor>
-    void visit_state(Visitor&& visit) {
+    void visit_state(Visitor&& visit, std::optional<std::uint64_t> after = {}) {
         if constexpr (has_worker_weights) {
             for (std::size_t set = 0; set < walks.count(); ++set)
                 visit_weights<network>(
@@ -310,7 +311,10 @@ struct engine {
         } else {
             visit_weights<network>(visit, weights(), observed.running(), grid);
         }
-        strategy.visit_state(visit);
+        if constexpr (requires { strategy.visit_state_after(std::uint64_t{}, weights(), visit); })
+            after ? strategy.visit_state_after(*after, weights(), visit) : strategy.visit_state(visit);
+        else
+            strategy.visit_state(visit);
         if (!best.weights.empty())
             visit_weights<network>(
                 [&](tensor::state_part<T> part) {
@@ -330,7 +334,6 @@ struct engine {
         return out;
     }
 
-    static constexpr bool state_depends_on_steps = requires(strategy_type & of) { of.prepare_state(std::uint64_t{}); };
     /// Makes the state one that a run of so many steps has: what visit_state() shows then can be overwritten.
     /// Collective.
     [[gnu::cold]] void prepare_state(std::uint64_t steps) {
