@@ -300,6 +300,43 @@ TEST_CASE("what a handler of one rank notes ends a fit on all of them, and a tim
     CHECK(whole.state_hash() == trainer.state_hash());
 }
 
+TEST_CASE("a time expects what observers take after each step, not what they take now and then", "[training]") {
+    ls::train::time_limit limit;
+    const ls::train::time_limit::clock::time_point start{1000s};
+    const auto at = [&](std::chrono::milliseconds time) { return start + time; };
+    const auto step = [&](std::chrono::milliseconds begin) {
+        limit.step_begins(at(begin));
+        limit.step_ends(at(begin + 10ms));
+    };
+    const auto is_over = [&](std::chrono::milliseconds begin) {
+        auto next = limit;
+        next.step_begins(at(begin));
+        return next.is_over(at(begin + 5ms), 1);
+    };
+    {
+        const ls::train::time_limit::use limited{limit, start, 1.0};
+        step(0ms);    // then 100 ms of observers
+        step(110ms);  // and again
+        step(220ms);
+        // One more step ends at 890 + 10 + 100 + 10.
+        CHECK(is_over(890ms));
+        CHECK_FALSE(is_over(870ms));
+    }
+    {
+        const ls::train::time_limit::use limited{limit, start, 1.0};
+        step(0ms);
+        step(10ms);
+        step(820ms);  // after an evaluation of 800 ms
+        CHECK_FALSE(is_over(830ms));
+        step(830ms);
+        CHECK(is_over(985ms));
+    }
+    // Nothing is expected of the observers of another fit.
+    const ls::train::time_limit::use limited{limit, start, 0.1};
+    CHECK_FALSE(is_over(70ms));
+    CHECK(is_over(85ms));
+}
+
 /// A trainer that is a member.
 class surrogate {
 public:

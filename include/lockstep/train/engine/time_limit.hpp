@@ -20,6 +20,8 @@ public:
     public:
         use(time_limit& of, clock::time_point from, double seconds) noexcept : of_{of} {
             of.end_ = seconds_at(from) + seconds;
+            of.ended_ = of.gap_ = 0;
+            of.last_gap_ = none;
         }
         use(const use&) = delete;
         use& operator=(const use&) = delete;
@@ -30,16 +32,26 @@ public:
     };
 
     [[nodiscard]] bool is_set() const noexcept { return end_ != none; }
-    void step_begins(clock::time_point now) noexcept { began_ = seconds_at(now); }
-    void step_ends(clock::time_point now) noexcept { typical_ = seconds_at(now) - began_; }
+    void step_begins(clock::time_point now) noexcept {
+        began_ = seconds_at(now);
+        if (ended_ == 0) return;
+        const double gap = began_ - ended_;
+        gap_ = std::fmin(gap, last_gap_);
+        last_gap_ = gap;
+    }
+    void step_ends(clock::time_point now) noexcept {
+        ended_ = seconds_at(now);
+        typical_ = ended_ - began_;
+    }
 
     /// In a step, once the loss of the last of its walks is known: whether it is the last one, because the next is
     /// expected to end too late. Steps take as long as the one before did; in the first one a forward is a third of a
-    /// walk.
+    /// walk. Between two steps, where observers hear and samples are read, it takes the less of the last two times:
+    /// what is done now and then, such as an evaluation, is not expected after each step.
     [[nodiscard]] bool is_over(clock::time_point now, std::size_t walks) const noexcept {
         const auto count = static_cast<double>(walks);
         const double step = typical_ > 0 ? typical_ : (seconds_at(now) - began_) * 3 * count / (3 * count - 2);
-        return std::fmax(seconds_at(now), began_ + step) + step > end_;
+        return std::fmax(seconds_at(now), began_ + step) + gap_ + step > end_;
     }
     /// Before the first step. What was expected of a single slow step must not forbid all further ones.
     [[nodiscard]] bool allows_first(clock::time_point now) noexcept {
@@ -59,6 +71,9 @@ private:
     double end_ = none;   // by the clock, in seconds
     double began_ = 0;    // the step that is being made
     double typical_ = 0;  // how long the last one took; 0: there was none
+    double ended_ = 0;    // the last one of this use; 0: there was none
+    double gap_ = 0;      // expected from the end of a step to the begin of the next
+    double last_gap_ = none;
 };
 
 }  // namespace lockstep::train
