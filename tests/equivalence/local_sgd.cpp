@@ -445,6 +445,9 @@ TEST_CASE("equivalence/local_sgd: what it says of bytes and transport is what it
         CHECK(text.find("\n              in each of the first 2 steps " + ls::core::grouped(late.averaging_bytes(0)) +
                         " bytes to average\n") != std::string::npos);
         CHECK(late.averaging_bytes(0) > late.averaging_bytes());
+        CHECK(late.synchronous_steps() == 2);
+        CHECK(make({.start = 2}, 1, ls::transport::messages).synchronous_steps() == 0);
+        CHECK(local.synchronous_steps() == 0);
         CHECK(sent(late, 1) == late.averaging_bytes(0));
         CHECK(sent(late, 1) == late.averaging_bytes(1));
         CHECK(sent(late, 4) == 4 * late.averaging_bytes());

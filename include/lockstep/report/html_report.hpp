@@ -92,11 +92,8 @@ struct html_report {
         own.facts.memory = trainer.memory();
         own.facts.memory_bytes = trainer.memory_bytes();
         own.facts.bytes_per_step = trainer.averaging_bytes() + between_layers;
-        if constexpr (requires { trainer.recipe().sync.start; })
-            if (trainer.recipe().sync.start > 0 && trainer.grid().workers > 1) {
-                own.facts.synchronous_steps = trainer.recipe().sync.start;
-                own.facts.synchronous_bytes = trainer.averaging_bytes(0) + between_layers;
-            }
+        own.facts.synchronous_steps = trainer.synchronous_steps();
+        own.facts.synchronous_bytes = trainer.averaging_bytes(0) + between_layers;
         own.facts.transport = trainer.transport();
         write();
     }

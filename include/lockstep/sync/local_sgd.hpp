@@ -223,6 +223,7 @@ public:
     [[nodiscard]] const step_times& times() const noexcept { return workers_.front().times(); }
     [[gnu::cold]] void record(report::recorder* to) { front().record(to); }
 
+    [[nodiscard]] std::uint64_t synchronous_steps() const noexcept { return start_; }
     /// The mean over the local steps of a period.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
         return workers_.front().bytes_per_step() + bytes_of_sum() * averaged_arrays() / period_;

@@ -110,6 +110,11 @@ public:
     [[nodiscard]] std::size_t averaging_bytes() const { return core_->strategy.bytes_per_step(); }
     /// The same in this step, from 0, where weights are averaged now and then: before the first local step a whole sum.
     [[nodiscard]] std::size_t averaging_bytes(std::uint64_t step) const { return core_->bytes_of(step); }
+    /// How many steps at the beginning add gradients, where later ones are local: 0 with other strategies.
+    [[nodiscard]] std::uint64_t synchronous_steps() const {
+        if constexpr (requires { core_->strategy.synchronous_steps(); }) return core_->strategy.synchronous_steps();
+        return 0;
+    }
     /// Whether the layer sends its rows of x and dy in place of its gradient: see plan::factors.
     [[nodiscard]] bool sends_factors(std::size_t layer) const {
         if constexpr (core_type::types::factors::are_used) return core_->strategy.sends_factors(layer);

@@ -116,11 +116,8 @@ template <class Trainer>
     out.worker_state = sync::has_worker_weights<decltype(plan.sync)>
                            ? std::string{"each with weights of its own"}
                            : core::text("segments of ", core::grouped(plan.segment), " numbers");
-    if constexpr (sync::has_worker_weights<decltype(plan.sync)>)
-        if (plan.sync.start > 0 && out.grid.workers > 1) {
-            out.synchronous_steps = plan.sync.start;
-            out.synchronous_bytes = of.averaging_bytes(0);
-        }
+    out.synchronous_steps = of.synchronous_steps();
+    out.synchronous_bytes = of.averaging_bytes(0);
     if constexpr (sync::clips<decltype(plan.clip)>)
         if (plan.clip.is_active()) out.clip = describe(plan.clip);
     if (std::string_view{plan.sync.name} != "every_step") out.sync = describe(plan.sync);
