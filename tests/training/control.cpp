@@ -300,41 +300,6 @@ TEST_CASE("what a handler of one rank notes ends a fit on all of them, and a tim
     CHECK(whole.state_hash() == trainer.state_hash());
 }
 
-/// What a handler would do while observers hear of an epoch, or of the end.
-struct asked_late {
-    static constexpr bool on_every_rank = true;
-    bool mine, at_the_end;
-    void on_epoch(const ls::report::epoch_event&) const {
-        if (mine && !at_the_end) ls::core::stop_request::ask(SIGUSR1);
-    }
-    void on_end(const ls::report::totals&) const {
-        if (mine && at_the_end) ls::core::stop_request::ask(SIGUSR1);
-    }
-};
-
-TEST_CASE("a signal that comes after the last step of a fit ends the program on all ranks", "[training]") {
-    const mpi::communicator world;
-    const bool is_last = world.rank() == world.size() - 1;
-    ls::trainer trainer{world, recipe()};
-    for (const bool at_the_end : {false, true}) {
-        const std::uint64_t steps = at_the_end ? 10 : 5;
-        const std::string told = at_the_end ? "told to end by SIGUSR1 and ends after step 10"
-                                            : "told to end by SIGUSR1 and ends after step 5";
-        CHECK(everywhere(world, throws(
-                                    [&] {
-                                        trainer.fit(all.set(), ls::epochs{1}, asked_late{is_last, at_the_end});
-                                    },
-                                    told)));
-        CHECK(trainer.report().steps == steps);
-        CHECK(trainer.report().last_fit.stop_signal == SIGUSR1);
-        ls::core::stop_request::ask(0);
-    }
-    trainer.fit(all.set(), ls::steps{1});
-    ls::trainer whole{world, recipe()};
-    whole.fit(all.set(), ls::steps{11});
-    CHECK(whole.state_hash() == trainer.state_hash());
-}
-
 TEST_CASE("a time expects what observers take after each step, not what they take now and then", "[training]") {
     ls::train::time_limit limit;
     const ls::train::time_limit::clock::time_point start{1000s};

@@ -274,14 +274,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     if ((done == 0 || stop_signal != 0) && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...))
         (void)core.whole_weights();
     report::each_at_the_end([&](auto& one) { tell_end(one, core.grid.rank, self, self.report()); }, observers...);
-    // Observers of all ranks have had the chance to fail. A signal that came while they heard of the last step counts.
-    int late = 0;
-    for (const int one : core.ranks.gather_all(core::stop_request::signal())) late = std::max(late, one);
-    core.ranks.aborts().passed();
-    if (made.stop_signal == 0 && late != 0) {
-        made.stop_signal = late;
-        listens.stops();
-    }
+    core.ranks.end_together();  // observers of all ranks have had the chance to fail
     return made;
 }
 
