@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <limits>
 #include <span>
 #include <string>
@@ -84,42 +83,27 @@ struct inference {
                                                              const metrics::list<Metrics...>& also) const {
         require_evaluable(ranks, set, also);
         std::vector<std::uint64_t> numbers(capacity);
-        metric_sums<Metrics...> others{rows.own().count()};
+        metric_sums<Metrics...> others{set, *this};
         sums.clear();
-        std::exception_ptr failure;
-        try {
-            others.begin(set, *this);
-            for (std::size_t at = 0; at < set.size(); at += plan.batch) {
-                rows.whole(std::min(plan.batch, set.size() - at));
-                const auto& lanes = rows.own();
-                for (std::size_t i = 0; i < lanes.rows(); ++i) numbers[i] = at + lanes.first_row() + i;
-                const auto [x, y, count] =
-                    brought.template read<Dataset>(set, std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
-                const auto out = forward(x);
-                parallel::for_each(team, lanes.count(), [&](std::size_t lane) noexcept {
-                    const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
-                    sums(lane, 0) += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
-                    if constexpr (has_accuracy) sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
-                });
-                for (std::size_t lane = 0; lane < lanes.count() && sizeof...(Metrics) > 0; ++lane) {
-                    const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
-                    others.add(also, lane, part, target);
-                }
+        for (std::size_t at = 0; at < set.size(); at += plan.batch) {
+            rows.whole(std::min(plan.batch, set.size() - at));
+            const auto& lanes = rows.own();
+            for (std::size_t i = 0; i < lanes.rows(); ++i) numbers[i] = at + lanes.first_row() + i;
+            const auto [x, y, count] =
+                brought.template read<Dataset>(set, std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
+            const auto out = forward(x);
+            parallel::for_each(team, lanes.count(), [&](std::size_t lane) noexcept {
+                const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
+                sums(lane, 0) += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
+                if constexpr (has_accuracy) sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
+            });
+            for (std::size_t lane = 0; lane < lanes.count() && sizeof...(Metrics) > 0; ++lane) {
+                const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
+                others.add(also, lane, part, target);
             }
-        } catch (const comm::remote_failure&) {
-            throw;
-        } catch (const core::error&) {
-            // Without a model partition ranks read and compute alone: all come to the sums, and hear of it with them.
-            if constexpr (Network::shards > 1) throw;
-            failure = std::current_exception();
-            sums.fill(2, 1);
         }
         sums.start();
         const auto sum = sums.finish();
-        if (sums.largest(2) > 0)
-            saving::together<core::error>(ranks, [&] {
-                if (failure) std::rethrow_exception(failure);
-            });
         report::evaluation_of<Metrics...> result{};
         result.loss = sum[0] / static_cast<double>(set.size());
         result.samples = set.size();
@@ -195,12 +179,9 @@ private:
                                      max_count = (std::size_t{0} + ... + metrics::maxima_of<Metrics, output>);
 
     public:
-        explicit metric_sums(std::size_t lanes)
-            : lanes_(count * lanes), maxima_(max_count, -std::numeric_limits<double>::infinity()) {}
-
-        /// Reads the label of sample 0, for those that want it.
         template <class Dataset>
-        void begin([[maybe_unused]] const Dataset& set, [[maybe_unused]] const inference& of) {
+        metric_sums(const Dataset& set, const inference& of)
+            : lanes_(count * of.rows.own().count()), maxima_(max_count, -std::numeric_limits<double>::infinity()) {
             if constexpr ((metrics::HasResult<Metrics> || ...)) {
                 const std::uint64_t first = 0;
                 const auto found = of.brought.template read<Dataset>(set, std::span{&first, 1});
