@@ -108,7 +108,8 @@ struct run_record {
 
 /// Of a run that is resumed: throws core::error where a file, "a log" or "a page", is none of this run.
 [[noreturn, gnu::cold]] void fail_other_run(const std::string& path, std::string_view what, std::string_view why = "");
-/// The same where its recipe has another seed or network. A line that one of them lacks shows nothing.
+/// The same where its recipe has another seed. Other lines may be changed by name, or have another text in a later
+/// version of the library.
 [[gnu::cold]] void require_same_run(const recipe_lines& logged, const recipe_lines& now, const std::string& path,
                                     std::string_view what);
 
@@ -188,7 +189,7 @@ LOCKSTEP_FUNCTION void require_same_run(const recipe_lines& logged, const recipe
                                         std::string_view what) {
     for (const auto& [name, there] : logged)
         for (const auto& [other, value] : now) {
-            if (name != other || (name != "seed" && name != "network")) continue;
+            if (name != other || name != "seed") continue;
             // As it is logged.
             if (const std::string here = core::printable(value); there != here)
                 fail_other_run(path, what,

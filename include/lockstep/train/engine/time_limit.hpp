@@ -21,7 +21,7 @@ public:
         use(time_limit& of, clock::time_point from, double seconds) noexcept : of_{of} {
             of.end_ = seconds_at(from) + seconds;
             of.ended_ = of.gap_ = 0;
-            of.last_gap_ = none;
+            of.last_gap_ = 0;
         }
         use(const use&) = delete;
         use& operator=(const use&) = delete;
@@ -73,7 +73,7 @@ private:
     double typical_ = 0;  // how long the last one took; 0: there was none
     double ended_ = 0;    // the last one of this use; 0: there was none
     double gap_ = 0;      // expected from the end of a step to the begin of the next
-    double last_gap_ = none;
+    double last_gap_ = 0;
 };
 
 }  // namespace lockstep::train
