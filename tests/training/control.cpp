@@ -331,6 +331,11 @@ TEST_CASE("a time expects what observers take after each step, not what they tak
         step(830ms);
         CHECK(is_over(985ms));
     }
+    {
+        const ls::train::time_limit::use limited{limit, start, 1.0};
+        step(0ms);
+        CHECK_FALSE(is_over(510ms));  // after an evaluation of 500 ms
+    }
     // Nothing is expected of the observers of another fit.
     const ls::train::time_limit::use limited{limit, start, 0.1};
     CHECK_FALSE(is_over(70ms));
