@@ -109,7 +109,7 @@ TEST_CASE("report/pages: a picture that is too long is left out, and the page sa
 
 TEST_CASE("report/pages: bytes of a step, and those of synchronous ones before it", "[report]") {
     report::page_facts facts;
-    facts.seconds = {{.communication_exposed = 1}};
+    facts.seconds = {{.communication_exposed = 1}, {.communication_exposed = 1}};
     facts.bytes_per_step = 1000;
     facts.transport = "messages";
     CHECK(count(report::run_page({}, facts), "Rank 0 sends 1,000 bytes a step. Transport: messages.") == 1);
