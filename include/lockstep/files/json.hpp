@@ -76,7 +76,7 @@ public:
 private:
     /// Throws with what was found instead.
     [[noreturn, gnu::cold]] void fail_expected(std::string_view what) const;
-    [[nodiscard]] bool is_next(char letter) const noexcept { return at_ < text_.size() && text_[at_] == letter; }
+    [[nodiscard]] bool is_next(char character) const noexcept { return at_ < text_.size() && text_[at_] == character; }
     void skip_space() noexcept;
     /// White space, then exactly these letters.
     void word(std::string_view letters, std::string_view what);
@@ -112,7 +112,7 @@ public:
     json_writer& value(std::string_view string);
     json_writer& value(const char* string) { return value(std::string_view{string}); }
     json_writer& value(bool truth) { return add(truth ? "true" : "false"); }
-    json_writer& value(char letter) = delete;  ///< a number or a string? std::string_view{&letter, 1} is one
+    json_writer& value(char character) = delete;  ///< a number or a string? std::string_view{&character, 1} is one
     template <std::integral N>
     json_writer& value(N number) {
         return add(core::text(number));
@@ -164,14 +164,14 @@ LOCKSTEP_FUNCTION void append_utf8(std::string& out, std::uint32_t point) {
     std::string quoted{'"'};
     for (std::string_view rest = string; !rest.empty();) {
         const std::size_t size = detail::utf8_length(rest);
-        const char letter = rest.front();
+        const char character = rest.front();
         if (size == 0)
             core::fail(core::text("JSON holds no string that is no UTF-8: \"", core::excerpt(string), "\""),
                        "use another name");
-        if (letter == '"' || letter == '\\')
-            (quoted += '\\') += letter;
-        else if (static_cast<unsigned char>(letter) < 0x20)
-            (quoted += "\\u00") += {"0123456789abcdef"[letter / 16], "0123456789abcdef"[letter % 16]};
+        if (character == '"' || character == '\\')
+            (quoted += '\\') += character;
+        else if (static_cast<unsigned char>(character) < 0x20)
+            (quoted += "\\u00") += {"0123456789abcdef"[character / 16], "0123456789abcdef"[character % 16]};
         else
             quoted += rest.substr(0, size);
         rest.remove_prefix(size);
@@ -202,7 +202,7 @@ LOCKSTEP_FUNCTION void json_reader::word(std::string_view letters, std::string_v
 
 LOCKSTEP_FUNCTION json_kind json_reader::kind() {
     skip_space();
-    // The first letter tells: null, true, false, a number, and the three that follow in json_kind.
+    // The first character tells: null, true, false, a number, and the three that follow in json_kind.
     constexpr std::string_view signs = "ntf-0123456789\"[{";
     const std::size_t which = at_ < text_.size() ? signs.find(text_[at_]) : signs.npos;
     if (which == signs.npos) fail_expected("a value");
@@ -306,20 +306,20 @@ LOCKSTEP_FUNCTION std::string_view json_reader::number(std::string_view what) {
     // -? (0 | [1-9][0-9]*) (.[0-9]+)? ([eE][+-]?[0-9]+)?: std::from_chars would take more than JSON allows.
     skip_space();
     std::size_t end = at_;
-    const auto letter = [&] { return end < text_.size() ? text_[end] : '\0'; };
+    const auto character = [&] { return end < text_.size() ? text_[end] : '\0'; };
     const auto digits = [&] {
         const std::size_t begin = end;
-        while (letter() >= '0' && letter() <= '9') ++end;
+        while (character() >= '0' && character() <= '9') ++end;
         return end > begin;
     };
-    if (letter() == '-') ++end;
-    const bool leading_zero = letter() == '0';
+    if (character() == '-') ++end;
+    const bool leading_zero = character() == '0';
     const std::size_t begin = end;
     bool valid = digits() && (!leading_zero || end == begin + 1);
-    if (letter() == '.') valid = (++end, digits()) && valid;
-    if (letter() == 'e' || letter() == 'E') {
+    if (character() == '.') valid = (++end, digits()) && valid;
+    if (character() == 'e' || character() == 'E') {
         ++end;
-        if (letter() == '+' || letter() == '-') ++end;
+        if (character() == '+' || character() == '-') ++end;
         valid = digits() && valid;
     }
     if (!valid) fail_expected(what);
@@ -328,7 +328,7 @@ LOCKSTEP_FUNCTION std::string_view json_reader::number(std::string_view what) {
 
 template <class N>
 N json_reader::whole(std::string_view what) {
-    // 1.0 and 1e3 stop at a letter that is no digit: they are numbers, but not whole ones as files count things.
+    // 1.0 and 1e3 stop at a character that is no digit: they are numbers, but not whole ones as files count things.
     const std::string_view digits = number(what);
     N out = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);

@@ -187,14 +187,13 @@ LOCKSTEP_FUNCTION void fail_other_run(const std::string& path, std::string_view 
 
 LOCKSTEP_FUNCTION void require_same_run(const recipe_lines& logged, const recipe_lines& now, const std::string& path,
                                         std::string_view what) {
-    for (const auto& [name, there] : logged)
-        for (const auto& [other, value] : now) {
-            if (name != other || name != "seed") continue;
-            // As it is logged.
-            if (const std::string here = core::printable(value); there != here)
-                fail_other_run(path, what,
-                               core::text(name, " is ", core::printable(there), " there and ", here, " here"));
-        }
+    const auto seed_in = [](const recipe_lines& of) {
+        const auto found = std::ranges::find(of, "seed", [](const auto& line) { return line.first; });
+        return found == of.end() ? std::string{} : core::printable(found->second);
+    };
+    const std::string there = seed_in(logged), here = seed_in(now);
+    if (there.empty() || here.empty() || there == here) return;
+    fail_other_run(path, what, core::text("seed is ", there, " there and ", here, " here"));
 }
 
 LOCKSTEP_FUNCTION std::vector<std::string> run_record::metrics() const {

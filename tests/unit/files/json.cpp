@@ -210,7 +210,7 @@ TEST_CASE("files/json: what is written reads back", "[files]") {
     }
 }
 
-// Whether a letter is a number or a string only who writes it knows.
+// Whether a character is a number or a string only who writes it knows.
 template <class Writer, class T>
 concept takes = requires(Writer out, T value) {
     out.value(value);
