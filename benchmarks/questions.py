@@ -384,7 +384,7 @@ def accuracy(run):
 @question
 def cifar10_accuracy(run):
     """What does a compressor do to ResNet-20 on CIFAR-10?
-    8 epochs of batches of 128, 8 workers on 2 ranks, the recipe of examples/cifar10 but for that; `FOLDER` has the
+    3 epochs of batches of 128, 8 workers on 2 ranks, the recipe of examples/cifar10 but for that; `FOLDER` has the
     pictures. Test accuracy in percent of the seeds 1 to 3, and how far their mean is from that without a compressor."""
     ways = [(name, "") for name in (
         "none", "half", "bfloat16", "quantize:8", "quantize:4", "qsgd:7", "terngrad", "onebit", "sign", "topk:0.01",
@@ -396,7 +396,7 @@ def cifar10_accuracy(run):
     found, without = [], None
     for method, options in run.few(ways, ways[:1]):
         command = "scripts/mpirun -n 2 --bind-to core @bench_accuracy --data {cifar10} --seed {seed} --method {method}"
-        command += run.few("", " --epochs 1 --train-samples 1024 --test-samples 256")
+        command += run.few(" --epochs 3", " --epochs 1 --train-samples 1024 --test-samples 256")
         command += f" {options}" if options else ""
         reached = [line["test_accuracy"][-1] for seed in run.few((1, 2, 3), (1,))
                    for line in run.records(command, method=method, seed=seed)]
