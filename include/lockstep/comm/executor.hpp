@@ -80,7 +80,6 @@ public:
     [[gnu::cold]] untyped_operation(group ranks, collectives::schedule program, parallel::team team, std::size_t piece,
                                     urgency soon, element type);
     untyped_operation(untyped_operation&&) noexcept = default;
-    untyped_operation& operator=(untyped_operation&&) noexcept = default;
     ~untyped_operation();  // of which there is one copy, whatever holds operations
 
     void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size,

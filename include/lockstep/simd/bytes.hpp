@@ -79,7 +79,7 @@ inline void store_bytes(std::uint8_t* to, const batch<T>& numbers) noexcept {
 /// Which of width<T> bytes are this one.
 template <class T>
 [[nodiscard]] inline xsimd::batch_bool<T> equal_bytes(const std::uint8_t* from, std::uint8_t number) noexcept {
-    using mask = xsimd::batch_bool<T>;
+    using mask [[maybe_unused]] = xsimd::batch_bool<T>;
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     const __m128i wanted = _mm_set1_epi8(static_cast<char>(number));
     if constexpr (std::is_same_v<T, float>)

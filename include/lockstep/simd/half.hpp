@@ -110,7 +110,7 @@ struct float16 {
     }
     /// Stochastic.
     static void store(float16* to, floats from, const std::uint32_t* words) noexcept {
-        const auto all = [](std::uint32_t bits) { return _mm512_set1_epi32(static_cast<int>(bits)); };
+        const auto all = [](std::uint32_t one) { return _mm512_set1_epi32(static_cast<int>(one)); };
         const __m512i whole = _mm512_castps_si512(from), word = _mm512_loadu_si512(words);
         const __m512i sign = _mm512_srli_epi32(_mm512_and_si512(whole, all(0x80000000U)), 16);
         const __m512i size = _mm512_and_si512(whole, all(0x7fffffffU));

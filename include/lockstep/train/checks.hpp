@@ -370,7 +370,10 @@ template <class Plan>
         else
             return out;
     } else {
-        return sound(plan{.model = model::sequential{tensor::shape<1>{}, layers::flatten{}}, .loss = no_loss{}});
+        // By a parameter: clang would need the type of this function here for what does not depend on one.
+        return [](auto loss) {
+            return sound(plan{.model = model::sequential{tensor::shape<1>{}, layers::flatten{}}, .loss = loss});
+        }(no_loss{});
     }
 }
 

@@ -197,7 +197,7 @@ template <class T>
 /// y = x * w + bias by the algorithm named, which must apply to the geometry: see convolution_forward,
 /// winograd_forward, im2col_forward. Constant A, Narrow and Ways compile
 /// this algorithm only.
-template <algorithm A, class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
+template <algorithm A, class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = detail::direct_ways{}>
 void convolve_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y,
                       resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
@@ -234,7 +234,7 @@ template <class T>
 /// dx from dy by the algorithm named, which must apply to the geometry: see convolution_backward_data,
 /// winograd_backward_data, im2col_backward_data. Constant A, Narrow and Ways compile
 /// this algorithm only.
-template <algorithm A, class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
+template <algorithm A, class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = detail::direct_ways{}>
 void convolve_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx,
                             resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
@@ -271,7 +271,7 @@ template <class T>
 /// dw and dbias by the algorithm named, which must apply to the geometry: see convolution_backward_weights,
 /// winograd_backward_weights, im2col_backward_weights. Constant A, Narrow and Ways compile
 /// this algorithm only.
-template <algorithm A, class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
+template <algorithm A, class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = detail::direct_ways{}>
 void convolve_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)

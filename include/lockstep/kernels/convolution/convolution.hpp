@@ -81,7 +81,7 @@ template <class T, narrow Narrow = narrow::automatic>
 /// as zeros or is left out, as the sizes say. Few filters have another order, see few_filters_forward.hpp. Cost: batch
 /// x flops(), one packed copy of w, one copy of x with padding or, where windows overlap little, of those that see
 /// padding.
-template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
+template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = detail::direct_ways{}>
 void convolution_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y,
                          resources<T> use) noexcept {
     if (detail::is_empty(g) || batch == 0) return;
@@ -137,7 +137,7 @@ template <class T, narrow Narrow = narrow::automatic>
 /// and filters, in this order; few channels have it in another one, see few_channels_backward_data.hpp. A stride above
 /// 1 makes stride_rows x stride_columns convolutions of stride 1, for each group, or all in one walk (stride_two.hpp);
 /// padding takes part as zeros or is left out, as the sizes say. Cost: batch x flops(), one transposed copy of w.
-template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
+template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = detail::direct_ways{}>
 void convolution_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx,
                                resources<T> use) noexcept {
     if (batch == 0) return;
@@ -203,7 +203,7 @@ template <class T, narrow Narrow = narrow::automatic>
 /// chain for each element of a vector, see few_filters_backward_weights.hpp, unless one register tile holds all
 /// weights. Threads split dw, so small kernels use few of them. Cost: batch x flops(), one packed copy of dy,
 /// kernel_rows x kernel_columns / stride of x.
-template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
+template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = detail::direct_ways{}>
 void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                   resources<T> use) noexcept {
     if (batch == 0 || detail::is_empty(g)) {

@@ -250,7 +250,10 @@ struct matrix_rows {
 /// else they continue what C holds. `rows` hands out the rows of A and C; it is copied for every few panels. Not cloned
 /// for one caller's `starts` and `bias`: what they decide costs nothing beside a tile.
 template <class T, class Chain, class Rows>
-[[gnu::noclone]] void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows, const T* panels,
+#if !defined(__clang__)
+[[gnu::noclone]]
+#endif
+void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows, const T* panels,
                                std::size_t panel_stride, bool starts, const T* bias) noexcept {
     constexpr std::size_t width = simd::width<T>;
     constexpr std::size_t columns = tile_columns<T>;

@@ -264,7 +264,7 @@ void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std
 }
 
 /// dx = sum of dy over the windows that x won, in ascending order of the windows.
-template <class T, detail::gradient_walks Walks = {}>
+template <class T, detail::gradient_walks Walks = detail::gradient_walks{}>
 void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const std::uint8_t* which, T* dx,
                        parallel::team team) noexcept {
     using vector = simd::batch<T>;
@@ -334,7 +334,7 @@ void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, pa
 }
 
 /// dx = sum of dy / (size of the window inside of x) over the windows that see x, in ascending order.
-template <class T, detail::gradient_walks Walks = {}>
+template <class T, detail::gradient_walks Walks = detail::gradient_walks{}>
 void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
