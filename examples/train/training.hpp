@@ -117,8 +117,7 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs, const 
     if (trainer.grid().rank != 0) return;
     for (std::size_t tensor = 0; tensor < messages.size(); ++tensor)
         if (messages.of(tensor).messages > 0)
-            facts.messages.emplace_back(tensor < names.size() ? names[tensor] : ls::core::text(tensor),
-                                        messages.of(tensor));
+            facts.messages.emplace_back(messages.name_of(tensor, names), messages.of(tensor));
     if (!of.quiet) ls::report::print(std::cout, ls::core::text("weights ", facts.hash, "\n"));
     if (!logs.report.empty()) ls::report::write_whole(logs.report, report_text(facts, of) + "\n");
 }

@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "equivalence/support.hpp"
@@ -91,6 +92,8 @@ void check_net(const Net& net, const Loss& loss) {
     }
     if (world.size() > 1) return;
     trainer.save_weights(path);
+    CHECK_THROWS_WITH((ls::predictor<std::remove_const_t<Net>, double>{net, path}),
+                      Catch::Contains("asked for was") && Catch::Contains("read it in the precision of the file"));
     ls::predictor read{net, path};
     CHECK(read.predict(std::span<const float>{test.x}) == expected);
     std::filesystem::remove(path);
@@ -135,6 +138,13 @@ TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
     const std::vector<float> small(28 * 28 * 2 + 2);
     CHECK_THROWS_WITH((ls::predictor{of_digits, small, none}.predict(ls::data::digits{.count = 4, .deviation = -1})),
                       Catch::Contains("deviation"));
+    const std::vector<float> good(sample::size);
+    ls::predictor moved{std::move(one)};
+    CHECK(moved.predict(std::span<const float>{good}).size() == 10);
+    CHECK_THROWS_WITH(one.predict(std::span<const float>{good}),
+                      Catch::Contains("a predictor was used that was moved"));
+    CHECK_THROWS_WITH(one.predict(training.set()), Catch::Contains("a predictor was used that was moved"));
+    one = std::move(moved);
     // Of a data set that is read in several parts.
     samples<> bad{300};
     bad.x[290 * sample::size + 7] = std::numeric_limits<float>::infinity();

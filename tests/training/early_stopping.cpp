@@ -15,6 +15,7 @@
 
 #include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
+#include "lockstep/metrics/top_k.hpp"
 #include "lockstep/report/logs.hpp"
 #include "lockstep/report/run_record.hpp"
 #include "lockstep/train/checkpoint.hpp"
@@ -119,9 +120,18 @@ TEST_CASE("a metric that has to rise ends a run, too", "[training]") {
     CHECK(stop.best_epoch == best + 1);
     CHECK(stop.best_loss == -seen.all[best]);
     CHECK(*trainer.evaluate(test.set()).accuracy == seen.all[best]);
+    // Before the first step: the trainer goes on.
+    const std::uint64_t steps = trainer.report().steps;
     CHECK_THROWS_WITH(
         trainer.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{.monitor = "recall"}),
-        Catch::Contains("recall"));
+        Catch::Contains("looks at 'recall', which no validate{set} of this fit() measures"));
+    CHECK_THROWS_WITH(
+        trainer.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{.patience = 0}),
+        Catch::Contains("a patience of 0 epochs"));
+    CHECK(trainer.report().steps == steps);
+    trainer.fit(training.set(), ls::steps{1}, ls::validate{test.set(), ls::metrics::top_k{.k = 3}},
+                ls::early_stopping{.monitor = "top_k", .larger_is_better = true});
+    CHECK(trainer.report().steps == steps + 1);
     const auto refuses = [&](const ls::early_stopping& by, const std::string& why) {
         ls::trainer other{world, recipe(0.3)};
         CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{by}),

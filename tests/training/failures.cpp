@@ -22,6 +22,10 @@
 #include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/report/html_report.hpp"
+#include "lockstep/report/logs.hpp"
+#include "lockstep/report/tensorboard.hpp"
+#include "lockstep/report/timeline.hpp"
 
 namespace {
 
@@ -443,6 +447,25 @@ TEST_CASE("training/failures: an exception in an observer", "[training]") {
         check_all_fail(world, failure_of([&] { trainer.fit(all.set(), ls::epochs{2}, observer); }), "the chart is full",
                        last_rank(world));
     }
+}
+
+TEST_CASE("training/failures: files of logs that cannot be opened end no trainer", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, recipe()}, undisturbed{world, recipe()};
+    std::uint64_t steps = 0;
+    const auto refuses = [&](auto&& log) {
+        CHECK_THROWS_WITH(trainer.fit(all.set(), ls::epochs{1}, log),
+                          Catch::Matchers::StartsWith("lockstep: cannot ") && Catch::Matchers::Contains("nowhere/"));
+        trainer.fit(all.set(), ls::steps{1});
+        CHECK(trainer.report().steps == ++steps);
+    };
+    refuses(ls::csv_log{"nowhere/log.csv"});
+    refuses(ls::json_log{"nowhere/log.jsonl"});
+    refuses(ls::html_report{"nowhere/page.html"});
+    refuses(ls::timeline{"nowhere/events.json"});
+    refuses(ls::tensorboard{"/proc/nowhere/events"});
+    undisturbed.fit(all.set(), ls::steps{steps});
+    CHECK(trainer.state_hash() == undisturbed.state_hash());
 }
 
 namespace {

@@ -76,6 +76,13 @@ public:
     [[nodiscard]] const tensor_statistics& of(std::size_t tensor) const { return rows_.at(tensor); }
     /// Numbers of tensors that it can tell apart, and one for all others.
     [[nodiscard]] std::size_t size() const noexcept { return rows_.size(); }
+    /// What a row is of, by the names of all tensors: the last one may be of several. Without a name a tensor has
+    /// `before` and its number.
+    [[nodiscard, gnu::cold]] std::string name_of(std::size_t row, std::span<const std::string> names = {},
+                                                 std::string_view before = "") const {
+        if (row + 1 == rows_.size() && names.size() != rows_.size()) return core::text(before, row, " and later");
+        return row < names.size() ? names[row] : core::text(before, row);
+    }
     [[nodiscard]] tensor_statistics total() const noexcept {
         tensor_statistics out;
         for (const auto& row : rows_) out.add(row);
@@ -90,8 +97,7 @@ public:
             "tensor                    messages       numbers         bytes    ratio    error   encode   decode ns "
             "each\n";
         for (std::size_t tensor = 0; tensor < rows_.size(); ++tensor)
-            if (rows_[tensor].messages > 0)
-                out += line(tensor < names.size() ? names[tensor] : core::text(tensor), rows_[tensor], element_bytes);
+            if (rows_[tensor].messages > 0) out += line(name_of(tensor, names), rows_[tensor], element_bytes);
         return out + line("all", total(), element_bytes);
     }
 

@@ -118,8 +118,8 @@ public:
 
     csv_lines(const std::string& path, char separator, std::size_t most)
         : file_{path}, separator_{separator}, most_{most}, buffer_(65'536) {
-        if (separator == '"' || separator == '\n' || separator == '\r')
-            core::fail("a CSV file was to be read with a quotation mark or an end of line as separator",
+        if (std::string_view{"\"\n\r+-.eE0123456789"}.find(separator) != std::string_view::npos)
+            core::fail("a CSV file was to be read with a separator that ends lines, quotes fields or stands in numbers",
                        "separate columns by a comma, a semicolon or a tab");
         constexpr std::array mark_of_utf8{std::byte{0xef}, std::byte{0xbb}, std::byte{0xbf}};
         const bool has_mark =
@@ -176,42 +176,43 @@ private:
         if (out == '\n') ++next_line_;
         return out;
     }
-    /// A letter of the field. A quotation mark that is never closed would take the rest of the file.
-    void append(int letter) {
+    /// A character of the field. A quotation mark that is never closed would take the rest of the file.
+    void append(int character) {
         if (text_.size() - (ends_.empty() ? 0 : ends_.back()) == longest_field)
             fail(core::text("column ", count_, " is longer than ", longest_field, " bytes"),
                  "look for a quotation mark that is never closed");
-        if (count_ < most_) text_ += static_cast<char>(letter);
+        if (count_ < most_) text_ += static_cast<char>(character);
     }
     /// Whether another field follows in the line.
     bool read_field() {
-        int letter = take();
-        if (letter == '"') {
-            // Up to a quotation mark that is not one of two; separators and ends of lines are letters here.
+        int character = take();
+        if (character == '"') {
+            // Up to a quotation mark that is not one of two; separators and ends of lines are characters here.
             for (;;) {
-                letter = take();
-                if (letter == none)
+                character = take();
+                if (character == none)
                     fail(core::text("column ", count_, " has a quotation mark that is never closed"), "close it");
-                if (letter == '"' && peek() != '"') break;
-                if (letter == '"') (void)take();
-                append(letter);
+                if (character == '"' && peek() != '"') break;
+                if (character == '"') (void)take();
+                append(character);
             }
-            letter = take();
-            if (letter != separator() && letter != '\n' && letter != '\r' && letter != none)
+            character = take();
+            if (character != separator() && character != '\n' && character != '\r' && character != none)
                 fail(core::text("column ", count_, " goes on after its closing quotation mark"),
                      "write a quotation mark inside of a quoted field twice");
         } else {
-            for (; letter != separator() && letter != '\n' && letter != '\r' && letter != none; letter = take()) {
-                if (letter == '"')
+            for (; character != separator() && character != '\n' && character != '\r' && character != none;
+                 character = take()) {
+                if (character == '"')
                     fail(core::text("column ", count_, " has a quotation mark inside"),
                          "put the whole field into quotation marks");
-                append(letter);
+                append(character);
             }
         }
-        if (letter == '\r' && (letter = take()) != '\n')
+        if (character == '\r' && (character = take()) != '\n')
             fail("a carriage return (CR) without a line feed (LF)", "end lines with LF or CR LF");
         if (count_++ < most_) ends_.push_back(text_.size());
-        return letter == separator();
+        return character == separator();
     }
     [[nodiscard]] int separator() const noexcept { return static_cast<unsigned char>(separator_); }
 

@@ -316,7 +316,10 @@ LOCKSTEP_FUNCTION const tensor_entry& safetensors_file::require(std::string_view
         core::fail(core::text("tensor \"", name, "\" of \"", file_.path(), "\" is ", shape_text(found.shape), " ",
                               name_of(found.type), ", asked for was ", shape_text(shape), " ", name_of(type),
                               " with room for ", room, " numbers"),
-                   "read it into another network or array, or write the file again");
+                   found.type != type && std::ranges::equal(found.shape, shape)
+                       ? "read it in the precision of the file (predictor<Net, double>, .precision = real<double>{}), "
+                         "or write it again in the other one"
+                       : "read it into another network or array, or write the file again");
     return found;
 }
 

@@ -95,6 +95,7 @@ public:
     /// The outputs for some rows of the input, row after row. Throws core::error for a part of a row, and for inputs
     /// that are not finite.
     [[nodiscard]] std::vector<T> predict(std::span<const T> x) {
+        require_not_moved();
         if (x.size() % input::size != 0)
             core::fail(core::text("x has ", x.size(), " numbers, no multiple of the ", input::size, " of one ",
                                   tensor::to_text<input>(), " sample"),
@@ -112,6 +113,7 @@ public:
         requires requires { typename Dataset::sample; }
     [[nodiscard]] std::vector<T> predict(const Dataset& set) {
         using label = typename Dataset::label;
+        require_not_moved();
         data::check_set(set);
         const std::size_t all = set.size(), most = std::min(how_.rows, all);
         std::vector<std::uint64_t> rows(most);
@@ -168,6 +170,10 @@ private:
         return how;
     }
 
+    void require_not_moved() const {
+        if (plan_.values.empty())
+            core::fail("a predictor was used that was moved from", "use the one that it was moved to");
+    }
     template <class Who>
     void require_finite(std::span<const T> x, const Who& who) const {
         if (const std::size_t bad = kernels::first_non_finite(x, team_); bad != x.size())

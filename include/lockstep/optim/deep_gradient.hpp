@@ -32,13 +32,13 @@ namespace lockstep::optim {
 /// The decay is outside of the momentum: to have the effect of an L2 term that goes through it, divide by 1 - momentum.
 /// Masking shortens the momentum of gradients alone, so the decay weighs more beside them; so it does in the published
 /// code, where it has a momentum of its own that nothing masks.
-/// Tensors that travel as they are, and those of which a message has all numbers (a ratio of 1, the steps before
-/// warm_up::start but for another `first` than none), keep all of u: their sum is plain momentum, as in the published
-/// code. A number that was sent and is exactly 0 counts as not sent. The warm-up of the ratio belongs to the
-/// compressor. With a momentum of 0 this is sgd with local clipping. The norm of a tensor is that of all its numbers,
-/// in double, with a model partition those of a shard; the paper clips by the norm of all tensors, which would keep
-/// messages back until the end of backward. One slot for each worker: u. Proposal: 4 numbers moved for each weight and
-/// worker, one more with clipping; masking: 3 more. Neither u nor v contains the rate.
+/// Tensors that travel as they are, and those of which the compressor says that it sends all numbers (a ratio of 1, the
+/// steps before warm_up::start but for another `first` than none), keep all of u: their sum is plain momentum, as in
+/// the published code. A number that was sent and is exactly 0 counts as not sent. The warm-up of the ratio belongs to
+/// the compressor. With a momentum of 0 this is sgd with local clipping. The norm of a tensor is that of all its
+/// numbers, in double, with a model partition those of a shard; the paper clips by the norm of all tensors, which would
+/// keep messages back until the end of backward. One slot for each worker: u. Proposal: 4 numbers moved for each weight
+/// and worker, one more with clipping; masking: 3 more. Neither u nor v contains the rate.
 struct deep_gradient {
     double momentum = 0.9;
     bool nesterov = false;

@@ -22,6 +22,7 @@ namespace lockstep::report {
 /// on every rank.
 struct early_stopping {
     static constexpr bool on_every_rank = true;     ///< it looks at all weights
+    static constexpr bool gathers_first = true;     ///< nothing at the beginning
     static constexpr bool needs_validation = true;  ///< of one that is named before it
     static constexpr bool changes_weights = true;   ///< at the end, to the best ones
 

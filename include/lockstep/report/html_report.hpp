@@ -43,6 +43,7 @@ namespace lockstep::report {
 /// be written.
 struct html_report {
     static constexpr bool on_every_rank = true;  ///< every rank tells its times
+    static constexpr bool gathers_first = true;  ///< names of hosts
     static constexpr bool sees_weights = false;  ///< but for their hash at the end
 
     std::string path;       ///< of the page
@@ -195,8 +196,7 @@ LOCKSTEP_FUNCTION void html_report::add_messages(const std::vector<std::string>&
     if (messages == nullptr || messages->total().messages == 0) return;
     for (std::size_t tensor = 0; tensor < messages->size(); ++tensor)
         if (messages->of(tensor).messages > 0)
-            own.facts.messages.push_back(
-                {tensor < names.size() ? names[tensor] : core::text("tensor ", tensor), messages->of(tensor)});
+            own.facts.messages.push_back({messages->name_of(tensor, names, "tensor "), messages->of(tensor)});
     own.facts.messages.push_back({"all", messages->total()});
 }
 

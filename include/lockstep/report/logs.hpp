@@ -97,6 +97,7 @@ template <class Trainer>
 class json_log {
 public:
     static constexpr bool on_every_rank = true;  ///< for the hash
+    static constexpr bool gathers_first = true;  ///< nothing at the beginning
     static constexpr bool sees_weights = false;  ///< until the end
 
     /// Opens nothing yet: fit() does, on rank 0.

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -25,6 +26,14 @@ inline constexpr bool on_every_rank = false;
 template <class Observer>
     requires requires { Observer::on_every_rank; }
 inline constexpr bool on_every_rank<Observer> = Observer::on_every_rank;
+
+/// `static constexpr bool gathers_first = true`: what on_begin() gathers from ranks, it gathers before what may fail.
+/// An error there, as one of an observer that is told on rank 0 only, is told to all ranks, and the trainer can go on.
+template <class Observer>
+inline constexpr bool gathers_first = !on_every_rank<Observer>;
+template <class Observer>
+    requires requires { Observer::gathers_first; }
+inline constexpr bool gathers_first<Observer> = Observer::gathers_first;
 
 /// An observer that is given the trainer after each step finds all weights there, and so does one that works on every
 /// rank: then they do not arrive during the next forward. One that does not look at them says `static constexpr bool
@@ -362,6 +371,16 @@ template <class Observer>
 inline constexpr bool is_validation = false;
 template <class Held, class... Metrics>
 inline constexpr bool is_validation<validate<Held, Metrics...>> = true;
+
+/// Whether an observer has this number in epoch_event::test.
+template <class Observer>
+[[nodiscard]] constexpr bool measures(const Observer& /*observer*/, std::string_view /*name*/) noexcept {
+    return false;
+}
+template <class Held, class... Metrics>
+[[nodiscard]] constexpr bool measures(const validate<Held, Metrics...>& /*observer*/, std::string_view name) noexcept {
+    return name == "loss" || name == "accuracy" || ((name == Metrics::name) || ...);
+}
 
 }  // namespace lockstep::report
 

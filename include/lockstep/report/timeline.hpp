@@ -39,6 +39,7 @@ namespace lockstep::report {
 class timeline {
 public:
     static constexpr bool on_every_rank = true;  ///< it gathers events
+    static constexpr bool gathers_first = true;  ///< the times of ranks
     static constexpr bool sees_weights = false;  ///< they may arrive later
 
     /// `path`: empty writes nothing. `steps`: how many are recorded. `picture`: an SVG file with a typical one of them;
@@ -132,11 +133,11 @@ LOCKSTEP_FUNCTION void timeline::on_begin(const comm::group& ranks) {
         layers_.emplace_back(recorder_.name_of_layer(layer));
     if (part_.is_open()) return;  // a further fit() goes on
     rank_ = ranks.rank();
+    if (!aligned_) align(ranks);
+    aligned_ = true;
     // Both are written at the end, by the first rank.
     if (rank_ == 0)
         for (const std::string& path : {path_, picture_}) core::require_output(path);
-    if (!aligned_) align(ranks);
-    aligned_ = true;
     // Beside a device there is no place for a file.
     part_.open(ranks.size() == 1 && is_device() ? path_ : part_name());
     part_.write("[\n" + metadata(rank_));

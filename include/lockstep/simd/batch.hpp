@@ -24,7 +24,6 @@
 
 namespace lockstep::simd {
 
-// xsimd 8 has hadd, and no reduce_add.
 /// As many T as one register of the widest instruction set that the compiler flags allow.
 template <class T>
 using batch = xsimd::batch<T>;
@@ -90,6 +89,16 @@ template <class T>
 [[nodiscard]] inline bool streams(const T* to, std::size_t count, std::size_t row) noexcept {
     return count * sizeof(T) >= beyond_caches && row * sizeof(T) % alignment == 0 &&
            reinterpret_cast<std::uintptr_t>(to) % alignment == 0;
+}
+
+/// The bits of each element, as an element of another type of that size.
+template <class To, class From>
+[[nodiscard]] inline batch<To> bits_as(const batch<From>& from) noexcept {
+#if XSIMD_VERSION_MAJOR < 11
+    return xsimd::bitwise_cast<batch<To>>(from);
+#else
+    return xsimd::bitwise_cast<To>(from);
+#endif
 }
 
 /// Keeps a value in its register, where the compiler may prefer to load it again at every use.

@@ -52,7 +52,6 @@ template <class T>
     if constexpr (!fma_rounds_once) {
         return down_to_normal(exp(x));
     } else {
-        using integers = batch<typename numbers::integer>;
         // Adding it leaves k, plus the bias of exponents, in the lowest bits of the sum.
         const batch<T> shift(numbers::shift);
         const batch<T> sum = fma(x, batch<T>(T(1.4426950408889634074)), shift);
@@ -60,7 +59,7 @@ template <class T>
         const batch<T> r = fma(k, batch<T>(-numbers::ln2[1]), fma(k, batch<T>(-numbers::ln2[0]), x));
         batch<T> q(numbers::q[0]);
         for (std::size_t i = 1; i < std::size(numbers::q); ++i) q = fma(q, r, batch<T>(numbers::q[i]));
-        const auto power = xsimd::bitwise_cast<batch<T>>(xsimd::bitwise_cast<integers>(sum) << numbers::fraction_bits);
+        const auto power = bits_as<T>(bits_as<typename numbers::integer>(sum) << numbers::fraction_bits);
         return down_to_normal(fma(power, fma(q, r * r, r), power));
     }
 }

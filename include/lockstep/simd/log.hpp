@@ -37,10 +37,10 @@ inline constexpr double log_ln2[] = {0x1.62e42fefa3800p-1, 0x1.ef35793c76730p-45
     } else {
         using vector = batch<double>;
         using integers = batch<std::uint64_t>;
-        const integers bits = xsimd::bitwise_cast<integers>(x);
+        const integers bits = bits_as<std::uint64_t>(x);
         const integers exponent = (bits - integers(0x3fe6a09e667f3bcd)) >> 52;
-        const vector k = xsimd::bitwise_cast<vector>(exponent | integers(0x4330000000000000)) - vector(0x1p52);
-        const vector f = xsimd::bitwise_cast<vector>(bits - (exponent << 52)) - vector(1.0);
+        const vector k = bits_as<double>(exponent | integers(0x4330000000000000)) - vector(0x1p52);
+        const vector f = bits_as<double>(bits - (exponent << 52)) - vector(1.0);
 
         const vector half = vector(0.5) * f;
         const vector h = half * f;

@@ -149,11 +149,11 @@ struct rate_steps {
 /// Trains the trainer for up to `range.steps` steps on the next minibatches of fit(set), with rates that grow from step
 /// to step in place of the plan's schedule, until the loss diverges. Then weights, statistics, optimizer, residuals and
 /// the place in the data set are what they were, so that a run after it has the bits of one without it; only the report
-/// knows of it, by its seconds, `timed_steps`, `timed_samples` and bytes. Equal answers on any number of ranks. Cost:
-/// the steps, and a copy of the rank's state. Errors: those of fit(); a loss or weights that are not finite end the
-/// search and are none. A signal ends it as it ends fit(). Collective. L. N. Smith, "Cyclical learning rates for
-/// training neural networks", WACV 2017 (2015); the exponential form and the tenth of the best are those of fastai
-/// (Howard, Gugger 2020).
+/// knows of it, by its seconds, `timed_steps`, `timed_samples` and bytes, and the statistics of a compress::measured.
+/// Equal answers on any number of ranks. Cost: the steps, and a copy of the rank's state. Errors: those of fit(); a
+/// loss or weights that are not finite end the search and are none. A signal ends it as it ends fit(). Collective. L.
+/// N. Smith, "Cyclical learning rates for training neural networks", WACV 2017 (2015); the exponential form and the
+/// tenth of the best are those of fastai (Howard, Gugger 2020).
 template <class Plan, template <class> class Trainer, class Dataset>
 [[gnu::cold]] rate_search find_learning_rate(Trainer<Plan>& trainer, const Dataset& set, const rate_range& range = {},
                                              const std::source_location& where = std::source_location::current()) {

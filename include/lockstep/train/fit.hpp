@@ -15,6 +15,7 @@
 
 #include "lockstep/report/events.hpp"
 #include "lockstep/report/observers.hpp"
+#include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/train/engine/engine.hpp"
 #include "lockstep/train/engine/read_ahead.hpp"
 
@@ -62,6 +63,18 @@ template <class Plan, class Observer>
                                     typename of::label, typename of::loss_type>())
             inference<typename of::T, typename of::network, typename of::label, Plan>::require_evaluable(
                 core.ranks, observer.set, observer.also);
+}
+
+/// Before the first step: what an observer decides by is measured after each epoch.
+template <class Plan, class Observer, class... Observers>
+[[gnu::cold]] void require_monitored(const engine<Plan>& core, const Observer& observer, const Observers&... all) {
+    if constexpr (requires { std::string_view{observer.monitor}; })
+        if (!(report::measures(all, observer.monitor) || ...))
+            saving::alike(core.ranks, [&] {
+                core::fail(core::text("an observer looks at '", observer.monitor,
+                                      "', which no validate{set} of this fit() measures"),
+                           "name the metric there, validate{set, metric}, or look at the loss");
+            });
 }
 
 /// The place in the data set before a fit(), which takes it back where it fails before its first step.
@@ -146,9 +159,18 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         core.is_first_fit,  is_past,           core.resumes,
         core.position > 0,  core.number};
     (require_validation(core, observers), ...);
+    (require_monitored(core, observers, observers...), ...);
     if ((report::sees_begin<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
     bool goes_on = true;
-    ((goes_on = report::tell_begin(observers, core.ranks, self, begun) && goes_on), ...);
+    [[maybe_unused]] const auto begin = [&](auto& observer) {
+        using type = std::remove_reference_t<decltype(observer)>;
+        const auto tell = [&] { goes_on = report::tell_begin(observer, core.ranks, self, begun) && goes_on; };
+        if constexpr (report::gathers_first<type> && report::hears_begin<type, Trainer>)
+            saving::together<core::error>(core.ranks, tell);
+        else
+            tell();
+    };
+    (begin(observers), ...);
     if constexpr ((report::ends_at_begin<std::remove_const_t<Observers>, Trainer> || ...))
         goes_on = all_go_on(core.ranks, goes_on);
     std::uint64_t left = goes_on ? asked : 0;

@@ -28,6 +28,20 @@ using namespace lockstep;
 using namespace lockstep::compress;
 using namespace lockstep::compress::testing;
 
+TEST_CASE("compress/measured: the last row names no tensor where it may be of several", "[compress]") {
+    statistics seen{2};
+    const std::vector<std::string> names{"first", "second", "third", "fourth"};
+    for (std::size_t tensor = 0; tensor < names.size(); ++tensor)
+        seen.add(tensor, {.messages = 1, .numbers = 10, .bytes = 10});
+    CHECK(seen.text(names).find("third") == std::string::npos);
+    CHECK(seen.text(names).find("\n2 and later ") != std::string::npos);
+    CHECK(seen.text().find("\n2 and later ") != std::string::npos);
+    CHECK(seen.name_of(1, names, "tensor ") == "second");
+    CHECK(seen.name_of(1, {}, "tensor ") == "tensor 1");
+    CHECK(seen.name_of(2, {}, "tensor ") == "tensor 2 and later");
+    CHECK(seen.name_of(2, std::span{names}.first(3)) == "third");
+}
+
 TEMPLATE_TEST_CASE("compress/measured: the messages are those of the compressor inside, the sums those of each tensor",
                    "[compress]", float, double) {
     using T = TestType;

@@ -278,8 +278,11 @@ TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {
     CHECK(error("a,b,c\n", {.labels = {"a", "b"}}) ==
           "lockstep: \"x.csv\" was to be read with 2 columns of the label, which has 1; name a column for each number "
           "of the label");
-    CHECK(error("a,b,c\n", {.separator = '"'}).find("quotation mark or an end of line as separator") !=
-          std::string::npos);
+    for (const char wrong : {'"', '\n', '\r', '+', '-', '.', 'e', 'E', '0', '1', '9'})
+        CHECK(
+            error("a,b,c\n", {.separator = wrong}) ==
+            "lockstep: a CSV file was to be read with a separator that ends lines, quotes fields or stands in numbers; "
+            "separate columns by a comma, a semicolon or a tab");
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/simd/batch.hpp"
 
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace simd = lockstep::simd;
@@ -31,6 +34,20 @@ TEMPLATE_TEST_CASE("simd/batch: loads and stores at any offset touch one registe
         for (std::size_t i = 0; i < to.size(); ++i)
             REQUIRE(to[i] == (i >= offset && i < offset + width ? from[i] : TestType{-1}));
     }
+}
+
+TEMPLATE_TEST_CASE("simd/batch: bits are those of std::bit_cast, there and back", "[simd]",
+                   (std::pair<float, std::int32_t>), (std::pair<double, std::uint64_t>)) {
+    using number = typename TestType::first_type;
+    using integer = typename TestType::second_type;
+    std::vector<number> values(simd::width<number>), back(values.size());
+    std::vector<integer> bits(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<number>(0.7 * static_cast<double>(i)) - 2;
+    const auto there = simd::bits_as<integer>(simd::load(values.data()));
+    simd::store(bits.data(), there);
+    simd::store(back.data(), simd::bits_as<number>(there));
+    for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(bits[i] == std::bit_cast<integer>(values[i]));
+    CHECK(back == values);
 }
 
 TEMPLATE_TEST_CASE("simd/batch: what is streamed is what was stored", "[simd]", float, double) {

@@ -52,7 +52,7 @@ template <class T>
     using vector = simd::batch<float>;
     using integers = simd::batch<std::int32_t>;
     const vector one(1.0F);
-    const vector guess = xsimd::bitwise_cast<vector>(integers(0x4f58cae5) - (xsimd::bitwise_cast<integers>(base) >> 2));
+    const vector guess = simd::bits_as<float>(integers(0x4f58cae5) - (simd::bits_as<std::int32_t>(base) >> 2));
     const vector less = -base;
     vector square = guess * guess;
     vector error = simd::fma(less * square, square, one);
