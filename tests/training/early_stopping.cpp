@@ -106,6 +106,15 @@ struct accuracies {
     static constexpr bool on_every_rank = true;
 };
 
+/// Measures what lockstep does not know.
+struct own_validation {
+    static constexpr bool on_every_rank = true;
+    void on_epoch(ls::report::epoch_event& event) const {
+        event.test.emplace();
+        event.test->metrics.push_back({"distance", 1.5});
+    }
+};
+
 TEST_CASE("a metric that has to rise ends a run, too", "[training]") {
     const mpi::communicator world;
     ls::trainer trainer{world, recipe(0.3)};
@@ -124,7 +133,7 @@ TEST_CASE("a metric that has to rise ends a run, too", "[training]") {
     const std::uint64_t steps = trainer.report().steps;
     CHECK_THROWS_WITH(
         trainer.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{.monitor = "recall"}),
-        Catch::Contains("looks at 'recall', which no validate{set} of this fit() measures"));
+        Catch::Contains("early_stopping looks at 'recall', which no validate{set} of this fit() measures"));
     CHECK_THROWS_WITH(
         trainer.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{.patience = 0}),
         Catch::Contains("a patience of 0 epochs"));
@@ -132,6 +141,8 @@ TEST_CASE("a metric that has to rise ends a run, too", "[training]") {
     trainer.fit(training.set(), ls::steps{1}, ls::validate{test.set(), ls::metrics::top_k{.k = 3}},
                 ls::early_stopping{.monitor = "top_k", .larger_is_better = true});
     CHECK(trainer.report().steps == steps + 1);
+    trainer.fit(training.set(), ls::steps{2}, own_validation{}, ls::early_stopping{.monitor = "distance"});
+    CHECK(trainer.report().steps == steps + 3);
     const auto refuses = [&](const ls::early_stopping& by, const std::string& why) {
         ls::trainer other{world, recipe(0.3)};
         CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{by}),

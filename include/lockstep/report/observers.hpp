@@ -372,13 +372,14 @@ inline constexpr bool is_validation = false;
 template <class Held, class... Metrics>
 inline constexpr bool is_validation<validate<Held, Metrics...>> = true;
 
-/// Whether an observer has this number in epoch_event::test.
-template <class Observer>
-[[nodiscard]] constexpr bool measures(const Observer& /*observer*/, std::string_view /*name*/) noexcept {
-    return false;
+/// Whether an observer may write this number into epoch_event::test: validate says what it measures.
+template <class Trainer, class Observer>
+[[nodiscard]] constexpr bool may_measure(const Observer& /*observer*/, std::string_view /*name*/) noexcept {
+    return may_validate<Observer, Trainer>();
 }
-template <class Held, class... Metrics>
-[[nodiscard]] constexpr bool measures(const validate<Held, Metrics...>& /*observer*/, std::string_view name) noexcept {
+template <class Trainer, class Held, class... Metrics>
+[[nodiscard]] constexpr bool may_measure(const validate<Held, Metrics...>& /*observer*/,
+                                         std::string_view name) noexcept {
     return name == "loss" || name == "accuracy" || ((name == Metrics::name) || ...);
 }
 

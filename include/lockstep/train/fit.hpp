@@ -66,12 +66,12 @@ template <class Plan, class Observer>
 }
 
 /// Before the first step: what an observer decides by is measured after each epoch.
-template <class Plan, class Observer, class... Observers>
+template <class Trainer, class Plan, class Observer, class... Observers>
 [[gnu::cold]] void require_monitored(const engine<Plan>& core, const Observer& observer, const Observers&... all) {
-    if constexpr (requires { std::string_view{observer.monitor}; })
-        if (!(report::measures(all, observer.monitor) || ...))
+    if constexpr (report::needs_validation<Observer> && requires { std::string_view{observer.monitor}; })
+        if (!(report::may_measure<Trainer>(all, observer.monitor) || ...))
             saving::alike(core.ranks, [&] {
-                core::fail(core::text("an observer looks at '", observer.monitor,
+                core::fail(core::text("early_stopping looks at '", observer.monitor,
                                       "', which no validate{set} of this fit() measures"),
                            "name the metric there, validate{set, metric}, or look at the loss");
             });
@@ -159,7 +159,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         core.is_first_fit,  is_past,           core.resumes,
         core.position > 0,  core.number};
     (require_validation(core, observers), ...);
-    (require_monitored(core, observers, observers...), ...);
+    (require_monitored<Trainer>(core, observers, observers...), ...);
     if ((report::sees_begin<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
     bool goes_on = true;
     [[maybe_unused]] const auto begin = [&](auto& observer) {
