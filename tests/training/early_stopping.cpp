@@ -145,7 +145,7 @@ TEST_CASE("a metric that has to rise ends a run, too", "[training]") {
     CHECK(trainer.report().steps == steps + 3);
     const auto refuses = [&](const ls::early_stopping& by, const std::string& why) {
         ls::trainer other{world, recipe(0.3)};
-        CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, ls::early_stopping{by}),
+        CHECK_THROWS_WITH(other.fit(training.set(), ls::epochs{1}, own_validation{}, ls::early_stopping{by}),
                           Catch::Contains(why));
     };
     refuses({.monitor = "accuracy"}, "set .larger_is_better = true for the accuracy");
