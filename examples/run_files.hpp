@@ -147,6 +147,11 @@ struct chosen_checkpoints {
     void on_epoch(Trainer& trainer, const ls::report::epoch_event& event) {
         if (!to.folder.empty()) to.on_epoch(trainer, event);
     }
+    template <class Trainer>
+    void on_stop(Trainer& trainer, const ls::report::totals& of) {
+        if (!to.folder.empty()) to.on_stop(trainer, of);
+    }
+    [[nodiscard]] bool saves_at_stop() const { return !to.folder.empty(); }
     void on_end(const ls::report::totals& of) { to.on_end(of); }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The member of an observer is misspelt, so it would never be called.
-// build error: lockstep: an observer has on_begin.., on_step\(event\), on_epoch\(event\) or on_end\(report\)
+// build error: lockstep: an observer has on_begin.., on_step\(event\), on_epoch\(event\), on_stop\(report\) or on_end\(report\)
 #include <boost/mpi/environment.hpp>
 #include <vector>
 

@@ -25,6 +25,7 @@
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/tensor/xtensor.hpp"
+#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace ls = lockstep;
@@ -73,6 +74,15 @@ struct late_signal {
         if (event.step != 3) return;
         if (rank == ranks - 1) std::raise(SIGTERM);
         if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1500});
+    }
+};
+
+/// The last rank is told to end after the last step, while observers hear of its epoch.
+struct last_signal {
+    static constexpr bool on_every_rank = true;
+    int rank, ranks;
+    void on_epoch(const ls::report::epoch_event& event) const {
+        if (event.epoch == 3 && rank == ranks - 1) std::raise(SIGTERM);
     }
 };
 
@@ -164,6 +174,8 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
     }
     if (name == "late_signal")
         trainer.fit(samples{name, rank}, ls::epochs{3}, late_signal{rank, world.size()});
+    else if (name == "last_signal")
+        trainer.fit(samples{name, rank}, ls::epochs{3}, last_signal{rank, world.size()}, ls::checkpoint{files});
     else if (!files.empty())
         trainer.fit(ls::data::mnist{files}, ls::epochs{1});
     else

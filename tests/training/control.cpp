@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -298,6 +299,117 @@ TEST_CASE("what a handler of one rank notes ends a fit on all of them, and a tim
     whole.step(own.x, own.y);
     whole.fit(all.set(), ls::until_step{6});
     CHECK(whole.state_hash() == trainer.state_hash());
+}
+
+/// What a handler would do while observers hear of a step, an epoch or the end.
+struct asked_late {
+    static constexpr bool on_every_rank = true;
+    enum class moment { step, epoch, end };
+    bool mine;
+    moment when;
+    std::uint64_t at;  // step or epoch
+    void on_step(const ls::report::step_event& event) const {
+        if (mine && when == moment::step && event.step == at) ls::core::stop_request::ask(SIGUSR1);
+    }
+    void on_epoch(const ls::report::epoch_event& event) const {
+        if (mine && when == moment::epoch && event.epoch == at) ls::core::stop_request::ask(SIGUSR1);
+    }
+    void on_end(const ls::report::totals&) const {
+        if (mine && when == moment::end) ls::core::stop_request::ask(SIGUSR1);
+    }
+};
+/// Counts what it hears of a stop, before the end, on rank 0.
+struct counts_stops {
+    int* stops;
+    bool* is_over;
+    bool saves = true;
+    [[nodiscard]] bool saves_at_stop() const { return saves; }
+    template <class Trainer>
+    void on_stop(Trainer& trainer, const ls::report::totals& run) const {
+        *stops += run.last_fit.stop_signal == SIGUSR1 && trainer.report().steps == run.steps && !*is_over ? 1 : 100;
+    }
+    void on_end(const ls::report::totals&) const { *is_over = true; }
+};
+
+TEST_CASE("a signal that comes after the last step ends a fit on all ranks, with a checkpoint", "[training]") {
+    const mpi::communicator world;
+    const support::shared_folder folder;
+    const bool is_last = world.rank() == world.size() - 1;
+    ls::trainer whole{world, recipe()};
+    whole.fit(all.set(), ls::until_step{5});
+    const auto hash_of_epoch = whole.state_hash();
+    whole.fit(all.set(), ls::until_step{7});
+    using moment = asked_late::moment;
+    const auto check = [&](auto until, std::uint64_t last, moment when, std::uint64_t every, auto... more) {
+        folder.clear();
+        ls::trainer trainer{world, recipe()};
+        const ls::checkpoint saves{.folder = folder.path, .every = every};
+        const asked_late late{is_last, when, when == moment::epoch ? (last + 4) / 5 : last};
+        CHECK(everywhere(world, throws([&] { trainer.fit(all.set(), until, ls::checkpoint{saves}, late, more...); },
+                                       ls::core::text("told to end by SIGUSR1 and ends after step ", last, ";"))));
+        CHECK(trainer.report().last_fit.stop_signal == SIGUSR1);
+        ls::core::stop_request::ask(0);
+        ls::trainer next{world, recipe()};
+        next.resume(folder.path);
+        CHECK(next.report().steps == last);
+        CHECK(next.state_hash() == (last == 5 ? hash_of_epoch : whole.state_hash()));
+        CHECK(next.fit(all.set(), ls::until_step{last}, ls::checkpoint{saves}).steps == 0);
+    };
+    int stops = 0;
+    bool is_over = false;
+    check(ls::epochs{1}, 5, moment::step, 1000);
+    check(ls::epochs{1}, 5, moment::epoch, 5);
+    check(ls::steps{7}, 7, moment::epoch, 2);
+    check(ls::seconds{1000}, 7, moment::step, 7, ends_at{7});
+    check(ls::steps{7}, 7, moment::epoch, 1000, counts_stops{&stops, &is_over});
+    CHECK(stops == (world.rank() == 0 ? 1 : 0));
+}
+
+TEST_CASE("a signal in the last step is one stop for observers, and no checkpoint is written twice", "[training]") {
+    const mpi::communicator world;
+    const support::shared_folder folder;
+    const bool is_last = world.rank() == world.size() - 1;
+    for (const std::uint64_t at : {3U, 4U, 5U}) {  // within an epoch, in its last step and after it
+        folder.clear();
+        int stops = 0;
+        bool is_over = false;
+        ls::trainer trainer{world, recipe()};
+        const auto run = [&] {
+            trainer.fit(all.set(), ls::epochs{1}, ls::checkpoint{.folder = folder.path, .every = 5},
+                        counts_stops{&stops, &is_over}, asked_late{is_last, asked_late::moment::step, at});
+        };
+        CHECK(everywhere(world, throws(run, "told to end by SIGUSR1")));
+        ls::core::stop_request::ask(0);
+        CHECK(stops == (world.rank() == 0 ? 1 : 0));
+        const auto step = std::min<std::uint64_t>(at + 1, 5);
+        CHECK(std::filesystem::exists(ls::core::text(folder.path, "/step-", step)));
+        CHECK_FALSE(std::filesystem::exists(ls::core::text(folder.path, "/step-", step, ".2")));
+        world.barrier();
+    }
+}
+
+TEST_CASE("a signal after the last step of a fit that saves nothing counts in the next one", "[training]") {
+    const mpi::communicator world;
+    const support::shared_folder folder;
+    const bool is_last = world.rank() == world.size() - 1;
+    using moment = asked_late::moment;
+    for (const bool saves : {false, true}) {
+        ls::trainer trainer{world, recipe()};
+        int stops = 0;
+        bool is_over = false;
+        const auto run = [&](auto until, const auto&... late) {
+            // What comes at the end is too late for a checkpoint as well.
+            if (saves) return trainer.fit(all.set(), until, ls::checkpoint{.folder = folder.path}, late...).stop_signal;
+            return trainer.fit(all.set(), until, counts_stops{&stops, &is_over, false}, late...).stop_signal;
+        };
+        CHECK(run(ls::epochs{1}, asked_late{is_last, saves ? moment::end : moment::epoch, 1}) == 0);
+        CHECK(run(ls::until_epoch{1}) == 0);  // of no step
+        CHECK(trainer.report().steps == 5);
+        CHECK(stops == 0);
+        is_over = false;
+        CHECK(everywhere(world, throws([&] { (void)run(ls::epochs{1}); }, "SIGUSR1 and ends after step 6")));
+        ls::core::stop_request::ask(0);
+    }
 }
 
 TEST_CASE("a time expects what observers take after each step, not what they take now and then", "[training]") {

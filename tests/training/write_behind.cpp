@@ -8,8 +8,10 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 
 #include "equivalence/shared_folder.hpp"
 #include "lockstep/train/checkpoint.hpp"
@@ -32,6 +34,16 @@ namespace {
 
 namespace ls = lockstep;
 namespace mpi = boost::mpi;
+
+/// A handler of the last rank has noted a signal after step 8.
+struct asks_after_step_8 {
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+    bool mine;
+    void on_step(const ls::report::step_event& event) const {
+        if (mine && event.step == 8) ls::core::stop_request::ask(SIGUSR1);
+    }
+};
 
 }  // namespace
 
@@ -58,6 +70,27 @@ TEST_CASE("one rank looks at the weights after a checkpoint that a thread could 
         trainer.fit(support::large_set(), ls::until_step{8}, ls::checkpoint{folder.path, 8, 1, true});
         whole.fit(support::large_set(), ls::until_step{8});
         CHECK(trainer.weights_hash() == whole.weights_hash());
+        folder.clear();
+    }
+}
+
+TEST_CASE("a signal after the last step waits for what a thread writes, and saves what came after it", "[training]") {
+    const mpi::communicator world;
+    const support::shared_folder folder;
+    work = ::pthread_self();
+    for (const std::uint64_t every : {6U, 8U}) {
+        ls::trainer trainer{world, support::large_recipe()}, next{world, support::large_recipe()};
+        CHECK_THROWS_AS(trainer.fit(support::large_set(), ls::epochs{1}, ls::checkpoint{folder.path, every, 0, true},
+                                    asks_after_step_8{world.rank() + 1 == world.size()}),
+                        ls::core::interrupted);
+        ls::core::stop_request::ask(0);
+        const auto is_there = [&](const char* name) { return std::filesystem::exists(folder.path + name); };
+        CHECK(is_there("/step-6") == (every == 6));
+        CHECK(is_there("/step-8"));
+        CHECK_FALSE(is_there("/step-8.2"));
+        next.resume(folder.path);
+        CHECK(next.report().steps == 8);
+        CHECK(next.state_hash() == trainer.state_hash());
         folder.clear();
     }
 }

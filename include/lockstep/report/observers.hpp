@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // How a trainer tells its observers. An observer has any of on_begin(), on_begin(ranks) or on_begin(run_begin),
-// on_step(event), on_epoch(event), on_end(report), the last four also with the trainer as first argument. Where
-// on_begin, on_step or on_epoch returns false, the run ends there on all ranks.
+// on_step(event), on_epoch(event), on_stop(report), on_end(report), the last five also with the trainer as first
+// argument. Where on_begin, on_step or on_epoch returns false, the run ends there on all ranks.
 
 #include <concepts>
 #include <cstddef>
@@ -47,8 +47,8 @@ template <class Observer, class Trainer>
     requires requires { Observer::sees_weights; }
 inline constexpr bool sees_weights<Observer, Trainer> = Observer::sees_weights;
 
-/// `static constexpr bool is_told_last = true`: the observer hears of a step or an epoch when all others have. One that
-/// saves the run then also has what the others have made of it, whatever the order of their names.
+/// `static constexpr bool is_told_last = true`: the observer hears of a step, an epoch or a stop when all others have.
+/// One that saves the run then also has what the others have made of it, whatever the order of their names.
 template <class Observer>
 inline constexpr bool is_told_last = requires {
     requires Observer::is_told_last;
@@ -65,7 +65,7 @@ void each_at_the_end(const F& f, Observers&... observers) {
     (static_cast<void>(changes_weights<Observers> && (f(observers), true)), ...);
     (static_cast<void>(changes_weights<Observers> || (f(observers), true)), ...);
 }
-/// f(observer) for each of them, in the order in which they hear of a step and an epoch.
+/// f(observer) for each of them, in the order in which they hear of a step, an epoch and a stop.
 template <class F, class... Observers>
 void each_in_turn(const F& f, Observers&... observers) {
     (static_cast<void>(is_told_last<Observers> || (f(observers), true)), ...);
@@ -77,6 +77,7 @@ template <class Observer, class Trainer>
 inline constexpr bool sees_epochs = requires(Observer& o, Trainer& t, epoch_event& e) {
     o.on_epoch(t, e);
 }
+|| requires(Observer& o, Trainer& t, const totals& r) { o.on_stop(t, r); }
 || requires(Observer& o, Trainer& t, const totals& r) { o.on_end(t, r); };
 
 /// An observer that is given the trainer before the first step, and may look at weights.
@@ -135,6 +136,11 @@ inline constexpr bool hears_epochs = requires(Observer& o, Trainer& t, epoch_eve
 }
 || requires(Observer& o, epoch_event& e) { o.on_epoch(e); };
 template <class Observer, class Trainer>
+inline constexpr bool hears_stop = requires(Observer& o, Trainer& t, const totals& r) {
+    o.on_stop(t, r);
+}
+|| requires(Observer& o, const totals& r) { o.on_stop(r); };
+template <class Observer, class Trainer>
 inline constexpr bool hears_end = requires(Observer& o, Trainer& t, const totals& r) {
     o.on_end(t, r);
 }
@@ -154,6 +160,10 @@ inline constexpr bool names_epochs = requires {
     &Observer::on_epoch;
 };
 template <class Observer>
+inline constexpr bool names_stop = requires {
+    &Observer::on_stop;
+};
+template <class Observer>
 inline constexpr bool names_end = requires {
     &Observer::on_end;
 };
@@ -163,10 +173,12 @@ template <class Observer, class Trainer>
 consteval void check_observer() {
     constexpr bool begins = hears_begin<Observer, Trainer>, steps = hears_steps<Observer, Trainer>;
     constexpr bool epochs = hears_epochs<Observer, Trainer>, ends = hears_end<Observer, Trainer>;
-    constexpr bool has_name =
-        names_begin<Observer> || names_steps<Observer> || names_epochs<Observer> || names_end<Observer>;
-    static_assert(begins || steps || epochs || ends || has_name,
-                  "lockstep: an observer has on_begin(), on_step(event), on_epoch(event) or on_end(report)");
+    constexpr bool stops = hears_stop<Observer, Trainer>;
+    constexpr bool has_name = names_begin<Observer> || names_steps<Observer> || names_epochs<Observer> ||
+                              names_stop<Observer> || names_end<Observer>;
+    static_assert(begins || steps || epochs || stops || ends || has_name,
+                  "lockstep: an observer has on_begin(), on_step(event), on_epoch(event), on_stop(report) or "
+                  "on_end(report)");
     static_assert(begins || !names_begin<Observer>,
                   "lockstep: on_begin of an observer takes nothing, a const comm::group&, a const run_begin&, or the "
                   "trainer and a const run_begin&; of a const observer it is const");
@@ -175,6 +187,9 @@ consteval void check_observer() {
                   "observer it is const");
     static_assert(epochs || !names_epochs<Observer>,
                   "lockstep: on_epoch of an observer takes an epoch_event&, or the trainer and an epoch_event&; of a "
+                  "const observer it is const");
+    static_assert(stops || !names_stop<Observer>,
+                  "lockstep: on_stop of an observer takes a const totals&, or the trainer and a const totals&; of a "
                   "const observer it is const");
     static_assert(ends || !names_end<Observer>,
                   "lockstep: on_end of an observer takes a const totals&, or the trainer and a const totals&; of a "
@@ -319,6 +334,25 @@ inline constexpr bool ends_at_epoch = requires(Observer& o, Trainer& t, epoch_ev
 || requires(Observer& o, epoch_event& e) {
     { o.on_epoch(e) } -> std::same_as<bool>;
 };
+/// Whether a signal after the last step is to end a fit(): an observer has on_stop(), and no `saves_at_stop()` that
+/// says false.
+template <class Trainer, class Observer>
+[[nodiscard]] bool saves_at_stop([[maybe_unused]] const Observer& observer) {
+    if constexpr (!hears_stop<Observer, Trainer>)
+        return false;
+    else if constexpr (requires { observer.saves_at_stop(); })
+        return observer.saves_at_stop();
+    return true;
+}
+/// Where a signal ends a fit(), before its end.
+template <class Observer, class Trainer>
+void tell_stop(Observer& observer, std::size_t rank, Trainer& trainer, const totals& event) {
+    if (rank != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_stop(trainer, event); })
+        observer.on_stop(trainer, event);
+    else if constexpr (requires { observer.on_stop(event); })
+        observer.on_stop(event);
+}
 template <class Observer, class Trainer>
 void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const totals& event) {
     if (rank != 0 && !on_every_rank<Observer>) return;

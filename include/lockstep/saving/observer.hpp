@@ -33,6 +33,7 @@ struct checkpoint {
     std::shared_ptr<background> under_way{};  ///< its own
     bool waits_for_epoch = false;             ///< its own
     bool stops = false;                       ///< its own
+    bool is_saved = false;                    ///< its own: what observers know now is in the last checkpoint
     run_lock held{};                          ///< its own: no other run writes to the folder
 
     /// Makes the folder. Throws core::error for settings that make no sense, a folder that a rank does not see or
@@ -41,7 +42,7 @@ struct checkpoint {
     template <class Trainer>
     void on_begin(Trainer& trainer, const report::run_begin& from) {
         under_way = nullptr;  // of a run that has failed
-        waits_for_epoch = stops = false;
+        waits_for_epoch = stops = is_saved = false;
         held = {};
         const long_waits others{trainer.ranks()};
         run_lock now;
@@ -73,13 +74,22 @@ struct checkpoint {
         // All ranks ask each other now and then.
         constexpr std::uint64_t interval = 8;
         if (under_way && (is_due || (event.step % interval == 0 && under_way->is_written_everywhere()))) finish();
-        if (is_due && !waits_for_epoch) save(trainer, event.stop_signal == 0);
+        is_saved = is_due && !waits_for_epoch;
+        if (is_saved) save(trainer, event.stop_signal == 0);
         stops = event.stop_signal != 0;
     }
     /// Collective.
     template <class Trainer>
     void on_epoch(Trainer& trainer, const report::epoch_event&) {
-        if (std::exchange(waits_for_epoch, false)) save(trainer, !stops);
+        is_saved = std::exchange(waits_for_epoch, false);
+        if (is_saved) save(trainer, !stops);
+    }
+    /// Saves where a signal came after the last step. Collective.
+    template <class Trainer>
+    void on_stop(Trainer& trainer, const report::totals&) {
+        if (is_saved) return;
+        if (under_way) finish();
+        save(trainer, false);
     }
     /// Waits for what is being written. Collective.
     void on_end(const report::totals&) {

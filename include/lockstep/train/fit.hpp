@@ -4,6 +4,7 @@
 // Tested by tests/equivalence/same_bits.cpp.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +36,17 @@ template <class Plan>
     bool out = true;
     for (const bool one : ranks.gather_all(mine)) out = out && one;
     return out;
+}
+
+/// The signal that asks any rank for the end of the run, where an observer of any rank saves it; 0: none. Collective.
+[[nodiscard]] inline int late_signal(const comm::group& ranks, bool saves) {
+    int out = 0;
+    bool is_saved = false;
+    for (const auto& [signal, one] : ranks.gather_all(std::array{core::stop_request::signal(), saves ? 1 : 0})) {
+        out = std::max(out, signal);
+        is_saved = is_saved || one != 0;
+    }
+    return is_saved ? out : 0;
 }
 
 /// All ranks are to run alike. Collective.
@@ -292,9 +304,19 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     before.is_left();
     // A signal has ended it within an epoch. Nothing is under way where ranks part: some observers look at weights.
     core.strategy.complete();
+    // One that came while observers heard of the last step ends the run where one of them saves it. Elsewhere the
+    // program keeps what the complete fit() has made.
+    if constexpr ((report::hears_stop<std::remove_const_t<Observers>, Trainer> || ...))
+        if (done > 0 && stop_signal == 0) {
+            const bool saves = (report::saves_at_stop<Trainer>(observers) || ...);
+            made.stop_signal = stop_signal = late_signal(core.ranks, saves);
+            if (stop_signal != 0) listens.stops();
+        }
     // A fit() of no step has come by no epoch, and one that a signal has ended perhaps by none of late.
     if ((done == 0 || stop_signal != 0) && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...))
         (void)core.whole_weights();
+    if (stop_signal != 0)
+        report::each_in_turn([&](auto& one) { tell_stop(one, core.grid.rank, self, self.report()); }, observers...);
     report::each_at_the_end([&](auto& one) { tell_end(one, core.grid.rank, self, self.report()); }, observers...);
     core.ranks.end_together();  // observers of all ranks have had the chance to fail
     return made;
