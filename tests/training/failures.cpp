@@ -162,12 +162,30 @@ void check_all_fail(const mpi::communicator& world, const std::optional<failure>
     if (mine->is_remote) CHECK(mine->origin == static_cast<std::size_t>(*bad));
 }
 
+/// All ranks throw the same `text`, and know which rank it comes from where that is not rank 0.
+void check_all_alike(const mpi::communicator& world, const std::optional<failure>& mine, const std::string& text) {
+    const bool is_told = mine && mine->is_core && !mine->is_remote && mine->text.starts_with(text);
+    for (const int one : of_all(world, is_told ? 1 : 0)) CHECK(one == 1);
+    const std::string found = mine ? mine->text : "";
+    for (const std::string& other : of_all(world, found)) CHECK(other == found);
+}
 /// Reads of a data set that only compare it over ranks, at the start of fit() and evaluate().
 std::size_t compared(const mpi::communicator& world) { return world.size() > 1 ? 1 : 0; }
 
 int last_rank(const mpi::communicator& world) { return world.size() - 1; }
 
 const samples<> all{128};
+
+/// After an evaluation that has failed the trainer trains and evaluates like one that has made its steps alone.
+template <class Trainer, class Plan = decltype(recipe())>
+void check_goes_on(const mpi::communicator& world, Trainer& trainer, const Plan& plan = recipe()) {
+    ls::trainer undisturbed{world, plan};
+    if (const auto steps = trainer.report().steps; steps > 0) undisturbed.fit(all.set(), ls::steps{steps});
+    CHECK(trainer.evaluate(all.set()).loss == undisturbed.evaluate(all.set()).loss);
+    trainer.fit(all.set(), ls::steps{3});
+    undisturbed.fit(all.set(), ls::steps{3});
+    CHECK(trainer.state_hash() == undisturbed.state_hash());
+}
 
 }  // namespace
 
@@ -203,8 +221,10 @@ TEST_CASE("training/failures: a data set with a sample that is not finite", "[tr
                    "such number makes all weights useless");
     const auto remote = of_all(world, found && found->is_remote ? 1 : 0);
     CHECK(std::count(remote.begin(), remote.end(), 0) == 1);
+    // An evaluation meets it as well; the trainer goes on after it.
     ls::trainer other{world, recipe()};
-    check_all_fail(world, failure_of([&] { other.evaluate(spoilt.set()); }), found ? found->text : "");
+    check_all_alike(world, failure_of([&] { other.evaluate(spoilt.set()); }), found ? found->text : "");
+    check_goes_on(world, other);
 }
 
 TEST_CASE("training/failures: an exception in a user's layer on one rank", "[training]") {
@@ -521,6 +541,61 @@ TEST_CASE("training/failures: an exception in what makes a number of a metric's 
     const fails_in_result metric{.fails = world.rank() == last_rank(world)};
     check_all_fail(world, failure_of([&] { (void)trainer.evaluate(all.set(), metric); }), "no room for the result",
                    last_rank(world));
+}
+
+TEST_CASE("training/failures: a sample that an evaluation cannot read on one rank", "[training]") {
+    const mpi::communicator world;
+    if (world.size() > 4) return;  // many trainers
+    const std::string text = "lockstep: a picture is cut off; write it again";
+    std::size_t reads = 0, bad_read = 0;
+    int bad = 0;
+    const checked_set set{all, [&](std::span<const std::uint64_t>) {
+                              if (++reads == bad_read && world.rank() == bad)
+                                  ls::core::fail("a picture is cut off", "write it again");
+                          }};
+    const auto check = [&](const auto& plan, std::size_t read, const auto& call) {
+        for (bad = 0; bad < world.size(); bad += std::max(1, last_rank(world))) {
+            ls::trainer trainer{world, plan};
+            reads = 0, bad_read = read;
+            check_all_alike(world, failure_of([&] { call(trainer); }), text);
+            bad_read = 0;
+            check_goes_on(world, trainer, plan);
+        }
+    };
+    const std::size_t first = compared(world) + 1;
+    const fails_in_result sums{.fails = false};
+    const auto evaluate = [&](auto& trainer) { trainer.evaluate(set); };
+    for (std::size_t read = 1; read < first + 3; ++read) {  // where sets are compared, and in each part
+        check(recipe(), read, evaluate);
+        check(recipe({.batch = 48}), read, [&](auto& trainer) { trainer.evaluate(set, sums); });
+    }
+    check(recipe(), first + 7, evaluate);  // the last one
+    // In a fit: where sets are compared, and after an epoch.
+    if (world.size() > 1) check(recipe(), 1, [&](auto& trainer) { trainer.fit(set, ls::steps{1}); });
+    check(recipe(), 2 * compared(world) + 3,
+          [&](auto& trainer) { trainer.fit(all.set(), ls::epochs{2}, ls::validate{set}); });
+    if (world.size() == 2) check(recipe({}, part::model<2>{}), first + 2, evaluate);
+    if (world.size() == 4) check(recipe({}, part::hybrid<part::data, part::model<2>>{}), first + 2, evaluate);
+}
+
+TEST_CASE("training/failures: a sample that a rank cannot read, while others evaluate for longer than the timeout",
+          "[training]") {
+    using namespace std::chrono_literals;
+    const mpi::communicator world;
+    if (world.size() > 3) return;
+    const checked_set set{all, [&, reads = std::size_t{0}](std::span<const std::uint64_t>) mutable {
+                              if (++reads <= compared(world)) return;
+                              if (world.rank() == 0) ls::core::fail("a picture is cut off", "write it again");
+                              std::this_thread::sleep_for(400ms);  // 8 parts
+                          }};
+    auto plan = recipe();
+    plan.timeout = 1500ms;
+    ls::trainer trainer{world, plan};
+    check_all_alike(world, failure_of([&] { trainer.evaluate(set); }),
+                    "lockstep: a picture is cut off; write it again");
+    // It is waited for as long as before.
+    if (world.size() > 1) CHECK(trainer.ranks().aborts().timeout() == plan.timeout);
+    check_goes_on(world, trainer, plan);
 }
 
 TEST_CASE("training/failures: an exception in an observer after the last step", "[training]") {

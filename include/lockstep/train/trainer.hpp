@@ -31,9 +31,9 @@ namespace lockstep::train {
 /// Trains one network on all ranks of a communicator. Collective members say so: every rank calls them, in the same
 /// order. Allocates on construction; in a step in compress::any and adaptive, where rows of a model partition change in
 /// number, and for a question to a rank that was waited for 20 ms. Errors: core::error, on all ranks alike; a rank that
-/// fails tells the others, which throw comm::remote_failure. After errors of files, of local queries and of steps
-/// without rows it goes on. Each other one ends with a line that says what the weights of its rank are (almost always
-/// those of the last complete step: weights_state()); on several ranks all later calls but local queries throw it.
+/// fails tells the others, which throw comm::remote_failure. After errors of files, evaluated samples, local queries
+/// and steps without rows it goes on. Each other ends with a line that says what the weights of its rank are (almost
+/// always those of the last complete step: weights_state()); on several ranks later calls but local queries throw it.
 template <class Plan>
 class trainer : public stepping<Plan> {
     using core_type = engine<Plan>;

@@ -22,6 +22,7 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
+#include "lockstep/saving/agreed_error.hpp"
 
 namespace lockstep::train {
 
@@ -54,7 +55,8 @@ template <class Label, class T, class L>
 }
 
 /// Every rank deals the rows of the whole data set: a few of them are read everywhere and compared. Ranks that hold
-/// parts of equal size differ in them. Collective; nothing on one rank.
+/// parts of equal size differ in them. What a rank cannot read is an error of all, alike. Collective; nothing on one
+/// rank.
 template <class T, class Dataset>
 [[gnu::cold]] void require_same_samples(const comm::group& ranks, const Dataset& set) {
     if (ranks.size() == 1) return;
@@ -67,8 +69,10 @@ template <class T, class Dataset>
     for (std::size_t i = 1; i < count; ++i) rows[i] = i * (n - 1) / (count - 1);
     std::vector<T> x(count * sample::size);
     std::vector<tensor::label_element<label, T>> y(count * tensor::label_size<label>);
-    set.read(std::span<const std::uint64_t>{rows}.first(count), tensor::batch<T, sample>{x.data(), count},
-             std::span{y});
+    saving::together<core::error>(ranks, [&] {
+        set.read(std::span<const std::uint64_t>{rows}.first(count), tensor::batch<T, sample>{x.data(), count},
+                 std::span{y});
+    });
     for (std::size_t i = 0; i < count; ++i) {
         const auto label_of_row = std::span{y}.subspan(i * tensor::label_size<label>, tensor::label_size<label>);
         // What cannot be trained on is refused where it is dealt, with words of its own.

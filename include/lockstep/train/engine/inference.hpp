@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,20 +79,22 @@ struct inference {
     parallel::team team;
 
     /// Mean loss, accuracy and metrics over a data set that every rank can read. Equal bits for any number of ranks.
-    /// Collective.
+    /// A sample that a rank cannot read is an error of all ranks alike. Collective.
     template <class Dataset, class... Metrics>
     [[nodiscard]] report::evaluation_of<Metrics...> evaluate(const Dataset& set,
                                                              const metrics::list<Metrics...>& also) const {
         require_evaluable(ranks, set, also);
         std::vector<std::uint64_t> numbers(capacity);
-        metric_sums<Metrics...> others{set, *this};
+        reader<Dataset> source{*this, set};
+        metric_sums<Metrics...> others{source, *this};
         sums.clear();
         for (std::size_t at = 0; at < set.size(); at += plan.batch) {
             rows.whole(std::min(plan.batch, set.size() - at));
             const auto& lanes = rows.own();
             for (std::size_t i = 0; i < lanes.rows(); ++i) numbers[i] = at + lanes.first_row() + i;
-            const auto [x, y, count] =
-                brought.template read<Dataset>(set, std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
+            const auto own = source.read(std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
+            if (!own) break;
+            const auto [x, y, count] = *own;
             const auto out = forward(x);
             parallel::for_each(team, lanes.count(), [&](std::size_t lane) noexcept {
                 const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
@@ -102,6 +106,7 @@ struct inference {
                 others.add(also, lane, part, target);
             }
         }
+        source.agree();
         sums.start();
         const auto sum = sums.finish();
         report::evaluation_of<Metrics...> result{};
@@ -130,7 +135,7 @@ struct inference {
     }
 
     /// Throws core::error, on all ranks alike, where evaluate() would without a look at the network: the trainer goes
-    /// on after it, unless samples cannot be read or are others. Collective.
+    /// on after it, unless samples are others. Collective.
     template <class Dataset, class... Metrics>
     static void require_evaluable(const comm::group& ranks, const Dataset& set, const metrics::list<Metrics...>& also) {
         plan_text asked;
@@ -169,6 +174,48 @@ struct inference {
     }
 
 private:
+    /// Reads the samples of an evaluation. A core::error in it is one of all ranks alike, which leaves nothing under
+    /// way: without a model partition ranks read and compute alone until agree().
+    template <class Dataset>
+    class reader {
+    public:
+        reader(const inference& of, const Dataset& set) : of_{of}, set_{set} {}
+
+        /// Nothing where this rank could not read a sample, this one or an earlier one.
+        [[nodiscard]] std::optional<typename samples::rows> read(std::span<const std::uint64_t> which) {
+            std::optional<typename samples::rows> out;
+            const auto read_own = [&] { out = of_.brought.template read<Dataset>(set_, which); };
+            if constexpr (Network::shards > 1) {
+                saving::together<core::error>(of_.ranks, read_own);  // forward takes all ranks of a group
+            } else if (!failure_) {
+                try {
+                    read_own();
+                } catch (const comm::remote_failure&) {
+                    throw;
+                } catch (const core::error&) {
+                    failure_ = std::current_exception();
+                }
+            }
+            return out;
+        }
+        /// Before the first message after the reads. Collective.
+        void agree() const {
+            if constexpr (Network::shards == 1) {
+                // Others may have the whole set to go, which takes as long as it takes.
+                std::optional<saving::long_waits> until_they_come;
+                if (failure_) until_they_come.emplace(of_.ranks);
+                saving::together<core::error>(of_.ranks, [&] {
+                    if (failure_) std::rethrow_exception(failure_);
+                });
+            }
+        }
+
+    private:
+        const inference& of_;
+        const Dataset& set_;
+        std::exception_ptr failure_;
+    };
+
     /// The sums of all metrics, lane by lane, and their maxima. For metrics with a result every rank reads the label of
     /// sample 0.
     template <class... Metrics>
@@ -179,13 +226,12 @@ private:
                                      max_count = (std::size_t{0} + ... + metrics::maxima_of<Metrics, output>);
 
     public:
-        template <class Dataset>
-        metric_sums(const Dataset& set, const inference& of)
+        metric_sums(auto& source, const inference& of)
             : lanes_(count * of.rows.own().count()), maxima_(max_count, -std::numeric_limits<double>::infinity()) {
             if constexpr ((metrics::HasResult<Metrics> || ...)) {
                 const std::uint64_t first = 0;
-                const auto found = of.brought.template read<Dataset>(set, std::span{&first, 1});
-                first_.assign(found.y, found.y + tensor::label_size<Label>);
+                if (const auto found = source.read(std::span{&first, 1}))
+                    first_.assign(found->y, found->y + tensor::label_size<Label>);
             }
         }
 
