@@ -164,6 +164,10 @@ inline constexpr bool names_stop = requires {
     &Observer::on_stop;
 };
 template <class Observer>
+inline constexpr bool names_saves_at_stop = requires {
+    &Observer::saves_at_stop;
+};
+template <class Observer>
 inline constexpr bool names_end = requires {
     &Observer::on_end;
 };
@@ -188,6 +192,12 @@ consteval void check_observer() {
     static_assert(epochs || !names_epochs<Observer>,
                   "lockstep: on_epoch of an observer takes an epoch_event&, or the trainer and an epoch_event&; of a "
                   "const observer it is const");
+    static_assert(
+        !names_saves_at_stop<Observer> ||
+            requires(const Observer& o) {
+                { o.saves_at_stop() } -> std::same_as<bool>;
+            },
+        "lockstep: saves_at_stop() of an observer is const, takes nothing and returns a bool");
     static_assert(stops || !names_stop<Observer>,
                   "lockstep: on_stop of an observer takes a const totals&, or the trainer and a const totals&; of a "
                   "const observer it is const");
@@ -335,9 +345,10 @@ inline constexpr bool ends_at_epoch = requires(Observer& o, Trainer& t, epoch_ev
     { o.on_epoch(e) } -> std::same_as<bool>;
 };
 /// Whether a signal after the last step is to end a fit(): an observer has on_stop(), and no `saves_at_stop()` that
-/// says false.
+/// says false. As it hears of it: on rank 0 only, or on all.
 template <class Trainer, class Observer>
-[[nodiscard]] bool saves_at_stop([[maybe_unused]] const Observer& observer) {
+[[nodiscard]] bool saves_at_stop([[maybe_unused]] const std::remove_const_t<Observer>& observer, std::size_t rank) {
+    if (rank != 0 && !on_every_rank<Observer>) return false;
     if constexpr (!hears_stop<Observer, Trainer>)
         return false;
     else if constexpr (requires { observer.saves_at_stop(); })

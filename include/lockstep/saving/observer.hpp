@@ -87,9 +87,8 @@ struct checkpoint {
     /// Saves where a signal came after the last step. Collective.
     template <class Trainer>
     void on_stop(Trainer& trainer, const report::totals&) {
-        if (is_saved) return;
         if (under_way) finish();
-        save(trainer, false);
+        if (!is_saved) save(trainer, false);
     }
     /// Waits for what is being written. Collective.
     void on_end(const report::totals&) {

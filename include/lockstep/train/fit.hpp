@@ -306,9 +306,9 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     core.strategy.complete();
     // One that came while observers heard of the last step ends the run where one of them saves it. Elsewhere the
     // program keeps what the complete fit() has made.
-    if constexpr ((report::hears_stop<std::remove_const_t<Observers>, Trainer> || ...))
+    if constexpr ((report::hears_stop<Observers, Trainer> || ...))
         if (done > 0 && stop_signal == 0) {
-            const bool saves = (report::saves_at_stop<Trainer>(observers) || ...);
+            const bool saves = (report::saves_at_stop<Trainer, Observers>(observers, core.grid.rank) || ...);
             made.stop_signal = stop_signal = late_signal(core.ranks, saves);
             if (stop_signal != 0) listens.stops();
         }

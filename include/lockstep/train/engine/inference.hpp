@@ -27,6 +27,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/member.hpp"
 #include "lockstep/core/pack.hpp"
+#include "lockstep/core/stop_request.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/metrics/accuracy.hpp"
 #include "lockstep/metrics/list.hpp"
@@ -192,6 +193,8 @@ private:
                     read_own();
                 } catch (const comm::remote_failure&) {
                     throw;
+                } catch (const core::interrupted&) {
+                    throw;
                 } catch (const core::error&) {
                     failure_ = std::current_exception();
                 }
@@ -204,9 +207,16 @@ private:
                 // Others may have the whole set to go, which takes as long as it takes.
                 std::optional<saving::long_waits> until_they_come;
                 if (failure_) until_they_come.emplace(of_.ranks);
-                saving::together<core::error>(of_.ranks, [&] {
+                try {
+                    saving::together<core::error>(of_.ranks, [&] {
+                        if (failure_) std::rethrow_exception(failure_);
+                    });
+                } catch (const saving::agreed_error&) {
+                    throw;
+                } catch (...) {  // they do not come: what this rank knows comes first
                     if (failure_) std::rethrow_exception(failure_);
-                });
+                    throw;
+                }
             }
         }
 
