@@ -178,6 +178,9 @@ consteval void check_observer() {
     constexpr bool begins = hears_begin<Observer, Trainer>, steps = hears_steps<Observer, Trainer>;
     constexpr bool epochs = hears_epochs<Observer, Trainer>, ends = hears_end<Observer, Trainer>;
     constexpr bool stops = hears_stop<Observer, Trainer>;
+    constexpr bool answers = requires(const Observer& o) {
+        { o.saves_at_stop() } -> std::same_as<bool>;
+    };
     constexpr bool has_name = names_begin<Observer> || names_steps<Observer> || names_epochs<Observer> ||
                               names_stop<Observer> || names_end<Observer>;
     static_assert(begins || steps || epochs || stops || ends || has_name,
@@ -192,12 +195,8 @@ consteval void check_observer() {
     static_assert(epochs || !names_epochs<Observer>,
                   "lockstep: on_epoch of an observer takes an epoch_event&, or the trainer and an epoch_event&; of a "
                   "const observer it is const");
-    static_assert(
-        !names_saves_at_stop<Observer> ||
-            requires(const Observer& o) {
-                { o.saves_at_stop() } -> std::same_as<bool>;
-            },
-        "lockstep: saves_at_stop() of an observer is const, takes nothing and returns a bool");
+    static_assert(answers || !names_saves_at_stop<Observer>,
+                  "lockstep: saves_at_stop() of an observer is const, takes nothing and returns a bool");
     static_assert(stops || !names_stop<Observer>,
                   "lockstep: on_stop of an observer takes a const totals&, or the trainer and a const totals&; of a "
                   "const observer it is const");
