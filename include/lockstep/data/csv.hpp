@@ -197,12 +197,11 @@ private:
                 append(character);
             }
             character = take();
-            if (character != separator() && character != '\n' && character != '\r' && character != none)
+            if (!ends_field(character))
                 fail(core::text("column ", count_, " goes on after its closing quotation mark"),
                      "write a quotation mark inside of a quoted field twice");
         } else {
-            for (; character != separator() && character != '\n' && character != '\r' && character != none;
-                 character = take()) {
+            for (; !ends_field(character); character = take()) {
                 if (character == '"')
                     fail(core::text("column ", count_, " has a quotation mark inside"),
                          "put the whole field into quotation marks");
@@ -213,6 +212,9 @@ private:
             fail("a carriage return (CR) without a line feed (LF)", "end lines with LF or CR LF");
         if (count_++ < most_) ends_.push_back(text_.size());
         return character == separator();
+    }
+    [[nodiscard]] bool ends_field(int character) const noexcept {
+        return character == separator() || character == '\n' || character == '\r' || character == none;
     }
     [[nodiscard]] int separator() const noexcept { return static_cast<unsigned char>(separator_); }
 
