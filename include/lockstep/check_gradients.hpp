@@ -364,7 +364,7 @@ template <class T = double, class Loss, tensor::Shape Output>
     } else {
         detail::uniform(std::span{target}, labels, 0.05, 0.95);
     }
-    constexpr T scale = T{1} / T{rows};
+    constexpr T scale = T{1} / T{16};  // not that of a mean over the rows: a loss has to use it
     // Of `count` rows from `first` on.
     const auto run = [&](std::size_t first, std::size_t count, T* gradient) {
         const tensor::targets<label, T> labels_of{target.data() + first * tensor::label_size<label>,

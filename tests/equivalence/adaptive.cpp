@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
 // Compression that changes while a run goes on: the same list of choices has the same bits on any number of ranks.
+#include <mpi.h>
+
 #include <algorithm>
 #include <boost/mpi/collectives/broadcast.hpp>
 #include <boost/serialization/string.hpp>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -26,6 +30,23 @@
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/sync/adaptive.hpp"
 #include "lockstep/train/checkpoint.hpp"
+
+namespace {
+
+double seconds_per_byte = 0;  // of each message between ranks
+
+}  // namespace
+
+// The one of MPI, over links as slow as that. NOLINTNEXTLINE
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm over,
+                         MPI_Request* out) {
+    if (seconds_per_byte > 0) {
+        int bytes = 0;
+        MPI_Type_size(type, &bytes);
+        std::this_thread::sleep_for(std::chrono::duration<double>{seconds_per_byte * bytes * count});
+    }
+    return PMPI_Isend(data, count, type, to, tag, over, out);
+}
 
 namespace {
 
@@ -323,6 +344,57 @@ TEST_CASE("equivalence/adaptive: what is chosen by measured times is repeated by
         CHECK(one.state_hash() == state);
     };
     on_groups({1, 2, 4}, compare);
+}
+
+TEST_CASE("equivalence/adaptive: a worker without samples refuses no candidate", "[equivalence]") {
+    on_groups({3}, [&](const mpi::communicator& group) {
+        const samples<> few{7};  // for 8 workers
+        trainer one{group, recipe(settings({}), 8, 8)};
+        seconds_per_byte = 2e-6;
+        one.fit(few.set(), ls::steps{30});
+        seconds_per_byte = 0;
+        std::string all;
+        for (const std::string& decision : one.compression_decisions()) all += decision + "\n";
+        INFO(all);
+        CHECK(one.compression_choices().entries.size() > 0);
+    });
+}
+
+TEST_CASE("equivalence/adaptive: a run that goes on where nothing travels becomes dense", "[equivalence]") {
+    const shared_folder folder;
+    on_groups({3}, [&](const mpi::communicator& group) {
+        trainer one{group, recipe(settings({}), 4, 8)};
+        seconds_per_byte = 2e-6;
+        one.fit(training.set(), ls::steps{30});
+        seconds_per_byte = 0;
+        REQUIRE(one.compression_choices().entries.size() > 0);
+        (void)one.save(folder.path);
+    });
+    const auto go_on = [&](const mpi::communicator& group) {
+        constexpr std::uint64_t many = 6;
+        const machine together{.transport = ls::transport::automatic};  // ranks of one node, or one rank alone
+        trainer one{group, recipe(settings({}), 4, 8, together)};
+        one.resume(folder.path);
+        std::vector<std::size_t> now(8);  // of its layers
+        for (const auto& choice : one.compression_choices().entries) now.at(choice.layer) = choice.candidate;
+        REQUIRE(std::count(now.begin(), now.end(), 0) < std::ssize(now));
+        one.fit(training.set(), ls::steps{many});
+        for (const auto& choice : one.compression_choices().entries) now.at(choice.layer) = choice.candidate;
+        CHECK(std::count(now.begin(), now.end(), 0) == std::ssize(now));
+        REQUIRE(one.compression_decisions().size() == 1);
+        CHECK_THAT(one.compression_decisions()[0], Catch::StartsWith("step 31: no messages between ranks, "));
+        double left = 0;
+        one.visit_state([&](const auto& part) {
+            if (part.role == "compressor")
+                for (const auto number : part.numbers) left += std::abs(static_cast<double>(number));
+        });
+        CHECK(left == 0);
+        trainer again{group, recipe(settings(one.compression_choices()), 4, 8, together)};
+        again.resume(folder.path, {"compressor"});
+        again.fit(training.set(), ls::steps{many});
+        CHECK(again.weights_hash() == one.weights_hash());
+    };
+    on_groups({1, 3}, go_on);
 }
 
 TEST_CASE("equivalence/adaptive: in critical phases errors have a lower bound", "[equivalence]") {

@@ -205,6 +205,7 @@ TEST_CASE("equivalence/metrics: names", "[equivalence]") {
     ls::trainer trainer{ls::comm::group{}, recipe()};
     const auto found = trainer.evaluate(test.set(), ls::metrics::list{top{}, score{}});
     CHECK(found["accuracy"] == found.accuracy.value());
+    CHECK(found["loss"] == found.loss);
     CHECK_THROWS_WITH(found["recall"], "lockstep: there is no metric 'recall'; choose one of: top, score, accuracy");
     CHECK_THROWS_WITH(trainer.evaluate(test.set())["top"],
                       "lockstep: there is no metric 'top'; pass metrics::list{..} to evaluate(), or choose accuracy");

@@ -145,6 +145,12 @@ TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
                       Catch::Contains("a predictor was used that was moved"));
     CHECK_THROWS_WITH(one.predict(training.set()), Catch::Contains("a predictor was used that was moved"));
     one = std::move(moved);
+    // Containers: their extents are looked at.
+    CHECK(one.predict(std::vector<float>(2 * sample::size)).size() == 20);
+    xt::xtensor<float, 3> images = xt::zeros<float>({3, 12, 12});
+    CHECK(one.predict(images).size() == 30);
+    const xt::xtensor<float, 3> turned = xt::zeros<float>({12, 12, 3});
+    CHECK_THROWS_WITH(one.predict(turned), Catch::Contains("x has the shape 12x12x3"));
     // Of a data set that is read in several parts.
     samples<> bad{300};
     bad.x[290 * sample::size + 7] = std::numeric_limits<float>::infinity();

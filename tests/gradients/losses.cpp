@@ -54,3 +54,22 @@ TEST_CASE("gradients/losses: of 100 classes, in float", "[gradients]") {
     INFO(found.text());
     CHECK(found.passes());
 }
+
+namespace {
+
+/// Writes the gradient of its mean over the rows, whatever `scale` it is told.
+struct ignores_scale : lockstep::loss::mean_squared_error {
+    template <class T, class Output>
+    double operator()(lockstep::tensor::batch<const T, Output> y, lockstep::tensor::targets<Output, T> target,
+                      lockstep::tensor::batch<T, Output> dy, T) const noexcept {
+        return mean_squared_error::operator()(y, target, dy, T{1} / static_cast<T>(y.rows));
+    }
+};
+
+}  // namespace
+
+TEST_CASE("gradients/losses: one that leaves its scale out is found", "[gradients]") {
+    const auto found = lockstep::check_gradients(ignores_scale{}, lockstep::tensor::shape<6>{});
+    INFO(found.text());
+    CHECK_FALSE(found.passes());
+}

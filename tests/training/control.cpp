@@ -24,6 +24,7 @@
 #include "lockstep/loss/binary_cross_entropy.hpp"
 #include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/report/logs.hpp"
 #include "lockstep/report/timeline.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/find_learning_rate.hpp"
@@ -515,14 +516,16 @@ TEST_CASE("two timelines are one error on all ranks", "[training]") {
     const mpi::communicator world;
     const support::shared_folder shared;
     ls::timeline first{shared.path + "/a.json"}, second{shared.path + "/b.json"}, none{""};
+    ls::trainer trainer{world, recipe()};
+    CHECK(everywhere(
+        world, throws([&] { trainer.fit(all.set(), ls::steps{1}, first, second); }, "fit() was given two timelines")));
+    // So are two outputs of one name. The trainer is as it was, and one without a path is none.
     CHECK(everywhere(world, throws(
                                 [&] {
-                                    ls::trainer trainer{world, recipe()};
-                                    trainer.fit(all.set(), ls::steps{1}, first, second);
+                                    trainer.fit(all.set(), ls::steps{1}, ls::report::csv_log{shared.path + "/log"},
+                                                ls::report::json_log{shared.path + "/log"});
                                 },
-                                "fit() was given two timelines")));
-    // One without a path is none.
-    ls::trainer trainer{world, recipe()};
+                                "are one file, named twice")));
     CHECK(trainer.fit(all.set(), ls::steps{3}, first, none).steps == 3);
 }
 

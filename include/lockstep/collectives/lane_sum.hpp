@@ -110,8 +110,8 @@ LOCKSTEP_FUNCTION sum_halves make_lane_sum(sum_algorithm algorithm, std::size_t 
                                            std::span<const parallel::block> runs, std::size_t n,
                                            std::span<const std::size_t>) {
     if (algorithm != sum_algorithm::tree && (algorithm != sum_algorithm::doubling || !is_halving(runs)))
-        core::fail(core::text("a sum by ", name_of(algorithm), " over the lanes of ", runs.size(), " ranks, ",
-                              runs[rank].size(), " of them on rank ", rank),
+        core::fail(core::text("a sum by ", name_of(algorithm), " over ", runs.back().last, " lanes of ", runs.size(),
+                              " ranks"),
                    "use tree, or doubling on a power of two of ranks that each hold the same power of two of lanes");
     if (algorithm == sum_algorithm::doubling) return {{0, n}, aligned_doubling_sum(rank, runs, n), schedule{"", true}};
     const auto strips = tree_strips(runs, n);

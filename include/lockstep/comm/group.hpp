@@ -303,7 +303,7 @@ template <std::same_as<raw_communicator> Raw>
 LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, const making& how) : group{} {
     if (!boost::mpi::environment::initialized() || boost::mpi::environment::finalized())
         core::fail("a group of ranks was made while MPI is not running",
-                   "keep a boost::mpi::environment alive around it, or make a group of one rank with group{}");
+                   "begin MPI before it, by ls::program or MPI_Init, or make a group of one rank with group{}");
     if (!communicator)
         core::fail("a group was made of a communicator that this rank does not belong to",
                    "make it only on the ranks of the communicator");

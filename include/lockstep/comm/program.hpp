@@ -51,15 +51,22 @@ public:
     final_agreement(const group& ranks);
 
     /// False if a rank does not come.
-    [[nodiscard]] bool wait(ending mine);
+    [[nodiscard]] bool wait(ending mine, int code);
+    /// 128 + signal where a run of any rank was told to end; 0: none was.
+    [[nodiscard]] int stopped() const noexcept {
+        std::size_t out = 0;
+        for (const std::size_t one : endings_) out = std::max(out, one / codes);
+        return static_cast<int>(out);
+    }
     /// The lowest rank that failed by itself, or else gave up, or else heard of a failure, or else the number of ranks.
     [[nodiscard]] std::size_t first_failed() const noexcept;
 
 private:
     [[nodiscard]] std::size_t first(ending how) const noexcept {
-        return static_cast<std::size_t>(std::find(endings_.begin(), endings_.end(), static_cast<std::size_t>(how)) -
-                                        endings_.begin());
+        const auto is = [&](std::size_t one) { return one % codes == static_cast<std::size_t>(how); };
+        return static_cast<std::size_t>(std::find_if(endings_.begin(), endings_.end(), is) - endings_.begin());
     }
+    static constexpr std::size_t codes = 16;  ///< an ending + so many times the exit code of one that was told to end
     group ranks_;
     buffer<std::size_t> endings_;
     operation<std::size_t> gather_;
@@ -176,7 +183,7 @@ public:
     /// Throws what goes wrong at the start.
     explicit session(const boost::mpi::communicator& world) : ranks_{world}, agreement_{ranks_}, words_{ranks_} {}
     /// The exit code on all ranks: `code`, or 1 if any has failed.
-    [[nodiscard]] int end(const outcome& mine, int code) noexcept;
+    [[nodiscard]] int end(const outcome& mine, int code, bool is_stopped) noexcept;
 
 private:
     group ranks_;  // of its own: aborts of other groups do not disturb the agreement
@@ -222,7 +229,7 @@ LOCKSTEP_FUNCTION final_agreement::final_agreement(const group& ranks)
     ranks.aborts().set_timeout(std::chrono::seconds{0});  // a rank may have work of its own for as long as it likes
 }
 
-LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine) {
+LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine, int code) {
     auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 6
                                                                             : mine == ending::failed           ? 2
                                                                                                                : 1};
@@ -230,7 +237,7 @@ LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine) {
     // the lowest.
     const bool is_one_of_many = mine == ending::gave_up || mine == ending::heard_of_a_failure;
     if (is_one_of_many) deadline += std::min<std::size_t>(rank_, 4) * std::chrono::milliseconds{250};
-    endings_[rank_] = static_cast<std::size_t>(mine);
+    endings_[rank_] = static_cast<std::size_t>(mine) + codes * static_cast<std::size_t>(code);
     gather_.start(endings_, {});
     collective call_site = gather_.what();
     call_site.kind = short_name{"at the end of the program"};
@@ -307,7 +314,7 @@ LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const
     std::_Exit(1);
 }
 
-LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
+LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code, bool is_stopped) noexcept {
     if (mine.how() != ending::well) last_words::silence();
     const watch* const by = ranks_.aborts().watched_by().get();
     const auto print = [&](const outcome& what) {
@@ -319,11 +326,12 @@ LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
     }
     outcome of_agreement;
     try {
-        if (agreement_.wait(mine.how())) {
+        if (agreement_.wait(mine.how(), is_stopped ? code : 0)) {
             const std::size_t first = agreement_.first_failed();
             if (first == ranks_.size()) core::stop_request::ends();
             if (first == ranks_.rank()) print(mine);
-            return first == ranks_.size() ? code : 1;
+            if (first != ranks_.size()) return 1;
+            return code != 0 || agreement_.stopped() == 0 ? code : agreement_.stopped();
         }
     } catch (...) {  // from MPI, or for want of memory
         of_agreement = outcome{std::current_exception()};
@@ -371,13 +379,15 @@ LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f,
         return 1;
     }
     int code = 0;
+    bool is_stopped = false;
     outcome mine;
     try {
         code = call(f, *world);
         core::flush_standard_output();
     } catch (const core::interrupted& stop) {
         code = stop.exit_code();
-        if (rank == 0) outcome{std::current_exception()}.print(rank, size, nullptr);
+        is_stopped = true;
+        if (stop.is_printed()) outcome{std::current_exception()}.print(rank, size, nullptr);
     } catch (const std::bad_alloc&) {
         try {
             core::rethrow();
@@ -387,7 +397,7 @@ LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f,
     } catch (...) {
         mine = outcome{std::current_exception()};
     }
-    return all->end(mine, code);
+    return all->end(mine, code, is_stopped);
 }
 
 }  // namespace detail

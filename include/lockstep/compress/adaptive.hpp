@@ -97,7 +97,9 @@ struct adaptive {
     }
     /// Of a bucket whose gradient had the norm `before` at the last decision (negative: there was none), and has `now`.
     [[nodiscard, gnu::cold]] bool is_critical(double before, double now) const noexcept {
-        return critical_error < max_error && !(before >= 0 && std::abs(before - now) < critical_change * before);
+        const bool is_same = before == 0 && now == 0;
+        return critical_error < max_error &&
+               !(is_same || (before >= 0 && std::abs(before - now) < critical_change * before));
     }
     /// As in `dense` or `top_k(ratio=0.01)`.
     [[nodiscard, gnu::cold]] std::string name_of(std::size_t candidate) const {

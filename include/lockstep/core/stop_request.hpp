@@ -24,15 +24,19 @@ namespace lockstep::core {
 /// A run ended early, on all ranks alike, because a signal asked one of them for it.
 class interrupted : public error {
 public:
-    [[gnu::cold]] interrupted(int signal, std::uint64_t steps)
+    /// `is_printed`: by this rank, the first of the run.
+    [[gnu::cold]] interrupted(int signal, std::uint64_t steps, bool is_printed = true)
         : error{text("the run was told to end by ", name_of_signal(signal), " and ends after step ", steps),
                 "go on from its last checkpoint, if it writes any"},
-          signal_{signal} {}
+          signal_{signal},
+          is_printed_{is_printed} {}
     /// Shells call it 128 + signal.
     [[nodiscard]] int exit_code() const noexcept { return 128 + signal_; }
+    [[nodiscard]] bool is_printed() const noexcept { return is_printed_; }
 
 private:
     int signal_;
+    bool is_printed_;
 };
 
 /// Of this process. All members may be called in a handler.

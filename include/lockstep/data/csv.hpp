@@ -465,7 +465,9 @@ private:
         if (is_class && !(out >= 0 && out < static_cast<double>(classes_) && std::trunc(out) == out))
             lines_.fail(
                 core::text(where(), " has the label ", core::excerpt(field), ", allowed are 0 to ", classes_ - 1),
-                tensor::label_remedy(out, classes_, "declare more classes, or correct the line"));
+                std::trunc(out) == out
+                    ? tensor::label_remedy(out, classes_, "declare more classes, or correct the line")
+                    : "correct the line: a class is a whole number; or name the classes in .classes");
         return out;
     }
 

@@ -28,6 +28,7 @@
 #include "lockstep/saving/weight_file.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/tensor/batch.hpp"
+#include "lockstep/tensor/container.hpp"
 #include "lockstep/tensor/label.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -106,6 +107,18 @@ public:
         for (std::size_t at = 0; at < rows; at += how_.rows)
             forward(x.data() + at * input::size, std::min(how_.rows, rows - at), out.data() + at * output::size);
         return out;
+    }
+    /// The same for a container, whose extents are looked at as trainer::predict() does.
+    template <class X>
+        requires(tensor::is_container<X> && !requires { typename X::sample; })
+    [[nodiscard]] std::vector<T> predict(const X& x) {
+        const auto numbers = tensor::view_samples(x, "x", input::extents);
+        constexpr bool is_same = std::is_same_v<typename decltype(numbers)::value_type, T>;
+        static_assert(is_same,
+                      "lockstep: x has another element type than the network computes in; convert x, or take "
+                      "predictor<Net, double>");
+        if constexpr (is_same) return predict(std::span<const T>{numbers});
+        return {};
     }
     /// The same for all samples of a data set, in order. Allocates what it returns, and a block of at most
     /// options::rows samples with their labels.

@@ -107,8 +107,9 @@ struct bound {
             return std::type_identity<layer_api::unbound<whole_input>>{};
         } else {
             constexpr bool is_spec = is_layer<spec, typename source<Input>::whole::output...>;
-            static_assert(is_spec,
-                          "lockstep: what stands in a network is a layer: it has on(shape), which returns a layer");
+            static_assert(
+                is_spec,
+                "lockstep: what stands in a network is a layer: it has on(shape) const, which returns a layer");
             if constexpr (is_spec)
                 return bind_described<decltype(std::declval<const spec&>().on(
                                           typename source<Input>::whole::output{}...)),

@@ -10,6 +10,7 @@
 #include "lockstep/core/member.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
+#include "lockstep/optim/momentum.hpp"
 
 namespace lockstep::optim {
 
@@ -19,7 +20,7 @@ namespace lockstep::optim {
 /// go on. Not with sync::local_sgd, whose means change last bits. Clipping leaves frozen gradients out of its norm, as
 /// PyTorch does for parameters without gradients. Backward and the exchange of frozen gradients are not saved. Memory:
 /// the slots of `inner` for all weights.
-template <Optimizer Inner>
+template <Optimizer Inner = momentum>
 struct freeze {
     static_assert(!Proposes<Inner>,
                   "lockstep: an optimizer that proposes what travels, as one_bit_adam, is not decorated: its proposals "

@@ -14,6 +14,7 @@
 #include "lockstep/core/member.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
+#include "lockstep/optim/momentum.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/map.hpp"
 
@@ -24,7 +25,7 @@ namespace lockstep::optim {
 /// elsewhere it is the inner optimizer bit for bit. No memory of its own, and no further trip through memory: it joins
 /// the loop of an inner optimizer that HasRule, and hands any other one blocks that fit the first-level cache. Both
 /// ways give the same bits.
-template <Optimizer Inner>
+template <Optimizer Inner = momentum>
 struct weight_decay {
     static_assert(!needs_norms<Inner>,
                   "lockstep: an optimizer that needs norms of tensors, as lars, has a weight decay of its own: .decay");
@@ -37,7 +38,7 @@ struct weight_decay {
                   "freeze{.inner = weight_decay{..}}");
     double rate = 1e-4;
     bool decoupled = false;
-    Inner inner;
+    Inner inner{};
 
     using rule_of = weight_decay;
     static constexpr std::string_view name = "weight_decay";

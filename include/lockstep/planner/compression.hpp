@@ -211,9 +211,10 @@ struct compression_rule {
 
 /// A choice for each bucket: `now`, but for buckets whose candidate is barred or has too large an error, which become
 /// dense; or the best one that is found, where it saves more than the margin. Dense where that saves less against
-/// dense. Searched from several choices (all dense, each candidate everywhere, now) by the best change of one bucket
-/// after the other. What saves less than a thousandth of the step stays dense or has the smaller error. Cost: of b
-/// buckets with c candidates about c b^2 models of b buckets and the layers.
+/// dense. Searched from several choices (all dense, each candidate everywhere, now) by passes over the buckets, each of
+/// which takes the candidate that makes the step shortest, until a pass changes nothing: a local optimum. What saves
+/// less than a thousandth of the step stays dense or has the smaller error. Cost: of b buckets with c candidates about
+/// c b step models of b buckets and the layers for each pass, of which there are few.
 [[nodiscard, gnu::cold]] inline std::vector<std::size_t> choose_compression(const step_model& of,
                                                                             std::span<const std::size_t> now,
                                                                             const compression_rule& rule) {
@@ -234,23 +235,20 @@ struct compression_rule {
 
     const auto improve = [&](choice from) {
         double seconds = step_seconds(of, from);
-        while (true) {
-            std::size_t where = count, which = 0;
-            double best = seconds;
-            for (std::size_t bucket = 0; bucket < count; ++bucket)
+        for (bool changes = true; changes;) {
+            changes = false;
+            for (std::size_t bucket = 0; bucket < count; ++bucket) {
+                choice other = from;
                 for (std::size_t candidate = 0; candidate < of.buckets[bucket].candidates.size(); ++candidate) {
                     if (candidate == from[bucket] || !allows(bucket, candidate)) continue;
-                    choice other = from;
                     other[bucket] = candidate;
-                    if (const double taken = step_seconds(of, other); taken < best) {
-                        best = taken;
-                        where = bucket;
-                        which = candidate;
+                    if (const double taken = step_seconds(of, other); taken < seconds) {
+                        seconds = taken;
+                        from = other;
+                        changes = true;
                     }
                 }
-            if (where == count) break;
-            from[where] = which;
-            seconds = best;
+            }
         }
         // The smallest errors that this time allows.
         const double most = seconds * (1 + negligible);

@@ -202,8 +202,8 @@ public:
             if (of_.deal.is_shared())
                 next.sum += 2 * (links.inside.latency + numbers * sizeof(T) * links.inside.seconds_per_byte);
             next.finish = (is_sum ? 1 : workers) * one.decode * compressed + numbers * each_update + passes;
-            // Of a gradient of zeros it is not known.
-            if (compressed > 0) next.error = std::sqrt(one.lost / one.squares);
+            // Of a gradient of zeros it is not known: below all that others know.
+            if (compressed > 0) next.error = one.squares == 0 ? -1 : std::sqrt(one.lost / one.squares);
             if (!std::isfinite(next.error)) next.error = std::numeric_limits<double>::max();
             out.push_back(next);
         }

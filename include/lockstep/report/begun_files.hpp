@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -39,9 +40,21 @@ struct begun_file {
     std::uint64_t run;
     std::uint64_t resumes;
 };
-[[nodiscard]] LOCKSTEP_FUNCTION std::vector<begun_file>& begun_files() {
-    static std::vector<begun_file> all;
+/// Trainers of other ranks may be called by other threads.
+struct all_begun_files {
+    std::mutex one_at_a_time;
+    std::vector<begun_file> files;
+};
+[[nodiscard]] LOCKSTEP_FUNCTION all_begun_files& begun_files() {
+    static all_begun_files all;
     return all;
+}
+/// f(all of them)
+template <class F>
+auto with_begun_files(const F& f) {
+    all_begun_files& all = begun_files();
+    const std::lock_guard guard{all.one_at_a_time};
+    return f(all.files);
 }
 [[nodiscard]] LOCKSTEP_FUNCTION std::filesystem::path whole_path(const std::string& path) {
     std::error_code problem;
@@ -59,25 +72,30 @@ LOCKSTEP_FUNCTION std::uint64_t next_run() noexcept {
 }
 
 LOCKSTEP_FUNCTION void begin_file(const std::string& path, std::uint64_t run, std::uint64_t resumes) {
-    auto& all = detail::begun_files();
     auto whole = detail::whole_path(path);
-    std::erase_if(all, [&](const detail::begun_file& one) { return one.path == whole; });
-    all.push_back({std::move(whole), run, resumes});
+    detail::with_begun_files([&](auto& all) {
+        std::erase_if(all, [&](const detail::begun_file& one) { return one.path == whole; });
+        all.push_back({std::move(whole), run, resumes});
+    });
 }
 
 LOCKSTEP_FUNCTION bool is_of_run(const std::string& path, const run_begin& from) {
     if (from.is_first) return false;
     const auto whole = detail::whole_path(path);
-    return std::ranges::any_of(detail::begun_files(),
-                               [&](const detail::begun_file& one) { return one.path == whole && one.run == from.run; });
+    return detail::with_begun_files([&](const auto& all) {
+        return std::ranges::any_of(
+            all, [&](const detail::begun_file& one) { return one.path == whole && one.run == from.run; });
+    });
 }
 
 LOCKSTEP_FUNCTION std::uint64_t kept_steps(const std::string& path, const run_begin& from) {
     if (from.is_first) return from.resumed_after;
     if (from.resumes == 0) return from.steps;
     const auto whole = detail::whole_path(path);
-    const bool is_written = std::ranges::any_of(detail::begun_files(), [&](const detail::begun_file& one) {
-        return one.path == whole && one.run == from.run && one.resumes == from.resumes;
+    const bool is_written = detail::with_begun_files([&](const auto& all) {
+        return std::ranges::any_of(all, [&](const detail::begun_file& one) {
+            return one.path == whole && one.run == from.run && one.resumes == from.resumes;
+        });
     });
     return is_written ? from.steps : std::min(from.steps, from.resumed_after);
 }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -186,7 +187,7 @@ LOCKSTEP_FUNCTION void event_file::open(const std::string& folder, std::uint64_t
         core::fail(core::text("cannot read the folder \"", folder, "\": ", problem.message()), "name another folder");
     std::string digits = core::text(when);
     digits.insert(0, digits.size() < 10 ? 10 - digits.size() : 0, '0');
-    static int files = 0;
+    static std::atomic<int> files{0};
     std::string host = host_name();
     std::replace(host.begin(), host.end(), '/', '-');
     path_ = (place / core::text(detail::event_prefix, digits, ".", host, ".", ::getpid(), ".", files++)).string();

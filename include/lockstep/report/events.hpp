@@ -211,7 +211,7 @@ struct evaluation {
     std::size_t samples = 0;              ///< that were evaluated
     std::vector<metric_value> metrics{};  ///< those that are one number, in the order of the list
 
-    /// The metric of this name, or "accuracy". Throws core::error if it was not asked for.
+    /// The metric of this name, "accuracy" or "loss". Throws core::error if it was not asked for.
     [[nodiscard]] double operator[](std::string_view name) const;
 };
 
@@ -275,6 +275,7 @@ LOCKSTEP_FUNCTION double evaluation::operator[](std::string_view name) const {
         known += core::text(known.empty() ? "" : ", ", metric.name);
     }
     if (accuracy && name == "accuracy") return *accuracy;
+    if (name == "loss") return loss;
     const std::string remedy =
         known.empty() ? "pass metrics::list{..} to evaluate()" : core::text("choose one of: ", known);
     core::fail(core::text("there is no metric '", name, "'"),

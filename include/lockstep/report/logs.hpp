@@ -161,6 +161,7 @@ LOCKSTEP_FUNCTION void log_file::open() {
 }
 
 LOCKSTEP_FUNCTION void log_file::open_after(std::uint64_t kept) {
+    if (path_.empty()) core::fail("a log has an empty path", "name the file that it is written to");
     file_.open_after(path_, kept);
     begin_file(path_, run_, resumes_);
     whole_ = kept;

@@ -78,6 +78,12 @@ public:
         if (settings_.replay) {
             while (made_.size() < settings_.replay->entries.size() && next_of_replay().step <= step)
                 make(compress::compressor_choice{next_of_replay()});
+        } else if (!has_messages_) {
+            if (!choice_.is_all_dense(now_)) {  // chosen elsewhere, before a resume
+                const std::size_t first = made_.size();
+                change(step, std::vector<std::size_t>(now_.size()));
+                tell(core::text("step ", step, ": no messages between ranks, ", changes_since(first)));
+            }
         } else if (!has_room() && choice_.is_all_dense(now_)) {
             if (made_.empty() && told_.empty())
                 tell(core::text("the list of choices has no room for ", now_.size(),
@@ -343,7 +349,9 @@ private:
             if (settings_.is_critical(norms_[bucket], *at)) costs.max_error = settings_.critical_error;
             norms_[bucket] = *at++;
             for (std::size_t which = 0; which <= settings_.candidates.size(); ++which, at += 5)
-                costs.candidates.push_back({at[0], at[1], at[2], at[3], at[4], choice_.is_barred(bucket, which)});
+                costs.candidates.push_back({at[0], at[1], at[2], at[3],
+                                            at[4] < 0 ? std::numeric_limits<double>::max() : at[4],
+                                            choice_.is_barred(bucket, which)});
             out.buckets.push_back(std::move(costs));
         }
         return out;

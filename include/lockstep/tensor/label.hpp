@@ -48,12 +48,14 @@ using label_element = std::conditional_t<is_classes<L>, std::int32_t, T>;
 template <Label L, class T>
 using targets = std::span<const label_element<L, T>>;
 
-/// The remedy in an error on a label that no class has: one that is just too large may be of labels from 1 on.
+/// The remedy in an error on a label that no class has: one that is just too large may be of labels from 1 on, and one
+/// below 0 may mark samples without a class.
 template <class N>
 [[nodiscard]] constexpr std::string_view label_remedy(N found, std::size_t count, std::string_view otherwise) noexcept {
-    return found == static_cast<N>(count)
-               ? "labels count from 0: subtract 1 if these count from 1, or declare more classes"
-               : otherwise;
+    if (found == static_cast<N>(count))
+        return "labels count from 0: subtract 1 if these count from 1, or declare more classes";
+    if (found < N{}) return "correct the label: classes count from 0, and none stands for a sample to leave out";
+    return otherwise;
 }
 
 }  // namespace lockstep::tensor

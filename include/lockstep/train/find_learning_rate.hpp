@@ -189,7 +189,7 @@ template <class Plan, template <class> class Trainer, class Dataset>
             }
             kept.put_back();
         });
-    if (stop_signal != 0) throw core::interrupted{stop_signal, core.totals.steps};
+    core.end_if_told(stop_signal);
     out.conclude();
     return out;
 }

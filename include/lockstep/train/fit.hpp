@@ -89,6 +89,26 @@ template <class Trainer, class Plan, class Observer, class... Observers>
             });
 }
 
+/// A trainer remembers one best epoch: what decides by it looks at the same number in the same way.
+template <class Plan, class... Observers>
+[[gnu::cold]] void require_one_best(const engine<Plan>& core, const Observers&... all) {
+    std::string looks;
+    const auto add = [&](const auto& one) {
+        if constexpr (requires {
+                          std::string_view{one.monitor};
+                          one.least;
+                      }) {
+            const std::string mine = core::text(one.monitor, " with least = ", one.least);
+            if (!looks.empty() && looks != mine)
+                core::fail(core::text("two early_stopping look at ", looks, " and at ", mine,
+                                      ", and a trainer remembers one best epoch"),
+                           "name one of them, and end the run by the other number in an on_epoch() of your own");
+            looks = mine;
+        }
+    };
+    saving::alike(core.ranks, [&] { (add(all), ...); });
+}
+
 /// The place in the data set before a fit(), which takes it back where it fails before its first step.
 template <class Plan>
 class kept_place {
@@ -149,9 +169,11 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     require_same_samples<typename engine<Plan>::T>(core.ranks, set);
     require_same_end(core.ranks, until);
     core.ranks.aborts().passed();
-    const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy,
-                                                                           report::recorder_of(observers...)};
-    report::require_different_outputs(core.ranks, observers...);
+    report::recorder* recorder = nullptr;
+    saving::alike(core.ranks, [&] { recorder = report::recorder_of(observers...); });
+    const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy, recorder};
+    if constexpr ((requires { observers.files(); } || ...))
+        saving::together<core::error>(core.ranks, [&] { report::require_different_outputs(core.ranks, observers...); });
     // Another set begins an epoch with its first step: one that is under way ends there.
     constexpr bool compares_orders = !data::is_pure<std::remove_const_t<decltype(core.plan.sampler)>>;
     const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
@@ -172,6 +194,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         core.position > 0,  core.number};
     (require_validation(core, observers), ...);
     (require_monitored<Trainer>(core, observers, observers...), ...);
+    require_one_best(core, observers...);
     if ((report::sees_begin<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
     bool goes_on = true;
     [[maybe_unused]] const auto begin = [&](auto& observer) {

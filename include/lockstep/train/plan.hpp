@@ -162,7 +162,8 @@ template <class Plan>
                    "use a multiple of 64, or 0 for whole tensors");
     if (of.lanes > of.batch)
         core::fail(core::text(of.lanes, " lanes for a batch of ", of.batch, of.batch == 1 ? " sample" : " samples"),
-                   core::text("use at most ", of.batch, " lanes, or a batch of at least ", of.lanes));
+                   core::text("use at most ", of.batch, of.batch == 1 ? " lane" : " lanes", ", or a batch of at least ",
+                              of.lanes));
     require_lane_rows<decltype(of.model)>(of.batch, of.lanes);
     if (of.threads == 0) core::fail("the plan has 0 threads", "set threads to at least 1");
     if (of.threads > 1 && !parallel::has_threads)

@@ -73,7 +73,7 @@ public:
         if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset, T, input, label, loss_type>()) {
             const auto run = [&] { return train::fit(*core_, *this, set, until, observers...); };
             const auto made = core_->on_all_ranks("fit", until.where, run);
-            if (made.stop_signal != 0) throw core::interrupted{made.stop_signal, core_->totals.steps};
+            core_->end_if_told(made.stop_signal);
             return made;
         }
         return {};

@@ -102,7 +102,8 @@ TEST_CASE("compress/adaptive: a phase is critical where the norm of the gradient
     CHECK_FALSE(one.is_critical(2, 2.99));
     CHECK(one.is_critical(2, 1));
     CHECK(one.is_critical(2, 3));
-    CHECK(one.is_critical(0, 0));
+    CHECK(one.is_critical(0, 1));
+    CHECK_FALSE(one.is_critical(0, 0));
     CHECK(one.is_critical(2, std::numeric_limits<double>::quiet_NaN()));
     CHECK(one.is_critical(2, std::numeric_limits<double>::infinity()));
     // Without a lower bound than the usual one there is none.

@@ -80,7 +80,8 @@ TEST_CASE("data/memory: sizes that do not fit together", "[data]") {
           "1, or "
           "declare more classes");
     CHECK(error(12, {0, 2, -1}) ==
-          "lockstep: label 2 in memory is -1, allowed are 0 to 2; declare more classes, or correct the labels");
+          "lockstep: label 2 in memory is -1, allowed are 0 to 2; correct the label: classes count from 0, and none "
+          "stands for a sample to leave out");
     const std::vector<float> y(5);
     CHECK(test::error_of([&] {
               memory<shape<4>, shape<2>>{x, y};

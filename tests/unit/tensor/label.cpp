@@ -15,3 +15,10 @@ TEST_CASE("tensor/label: a class is one number, a wanted output has the shape of
     STATIC_REQUIRE(std::is_same_v<tensor::targets<classes<10>, float>, std::span<const std::int32_t>>);
     STATIC_REQUIRE(classes<10>::count == 10);
 }
+
+TEST_CASE("tensor/label: what to do about a label that no class has", "[tensor]") {
+    CHECK(tensor::label_remedy(10, 10, "correct it").starts_with("labels count from 0: subtract 1"));
+    CHECK(tensor::label_remedy(-1, 10, "correct it").starts_with("correct the label: classes count from 0"));
+    CHECK(tensor::label_remedy(-0.5, 10, "correct it").starts_with("correct the label: classes count from 0"));
+    CHECK(tensor::label_remedy(11U, 10, "correct it") == "correct it");
+}

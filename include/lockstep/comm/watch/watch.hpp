@@ -451,7 +451,7 @@ LOCKSTEP_FUNCTION std::string watch::report() const {
         for (std::size_t other = 0; other < all.size(); ++other)
             waited_for[other] = waited_for[other] && !together[other];
         out += core::text(out.empty() ? "    " : "\n    ", list(together), ": ");
-        if (!known) out += "no answer: stopped, cut off, or in code outside lockstep";
+        if (!known) out += "no answer: stopped, cut off, or outside of calls on these ranks";
         if (!known && !all[rank].last.text().empty()) out += "; last heard of in ";
         out += all[rank].last.text();
         const std::string waits = list(waited_for);

@@ -294,6 +294,11 @@ struct engine {
                 .time_is_over = losses.at(0, 3) != std::trunc(losses.at(0, 3))};
     }
 
+    /// Throws core::interrupted where a signal has ended a fit.
+    void end_if_told(int signal) const {
+        if (signal != 0) throw core::interrupted{signal, totals.steps, grid.rank == 0};
+    }
+
     /// Shows what outlives a step. Weights are complete. `after`: as after prepare_state(after), to be laid out and
     /// compared; nothing changes, and the numbers are not those of the run.
     template <class Visitor>

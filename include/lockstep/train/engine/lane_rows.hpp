@@ -100,10 +100,11 @@ LOCKSTEP_FUNCTION std::string text_of(const lane_need& need, std::string_view na
 LOCKSTEP_FUNCTION void fail_on_lanes(std::size_t batch, std::size_t lanes, std::size_t least, const std::string& need) {
     const std::size_t rows = batch / lanes;
     const std::string larger = core::text("a batch of at least ", lanes * least);
-    core::fail(
-        core::text("a batch of ", batch, " in ", lanes, lanes == 1 ? " lane" : " lanes", " leaves a lane ", rows,
-                   rows == 1 ? " sample" : " samples", ", and ", need),
-        batch < least ? core::text("use ", larger) : core::text("use at most ", batch / least, " lanes or ", larger));
+    core::fail(core::text("a batch of ", batch, " in ", lanes, lanes == 1 ? " lane" : " lanes", " leaves a lane ", rows,
+                          rows == 1 ? " sample" : " samples", ", and ", need),
+               batch < least ? core::text("use ", larger)
+                             : core::text("use at most ", batch / least, batch / least == 1 ? " lane" : " lanes",
+                                          " or ", larger));
 }
 
 LOCKSTEP_FUNCTION void fail_on_last_minibatch(std::size_t n, std::size_t rest, std::size_t batch, std::size_t least,
