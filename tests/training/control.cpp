@@ -525,7 +525,7 @@ TEST_CASE("two timelines are one error on all ranks", "[training]") {
                                     trainer.fit(all.set(), ls::steps{1}, ls::report::csv_log{shared.path + "/log"},
                                                 ls::report::json_log{shared.path + "/log"});
                                 },
-                                "are one file, named twice")));
+                                "log\" is named twice, and is written")));
     CHECK(trainer.fit(all.set(), ls::steps{3}, first, none).steps == 3);
 }
 

@@ -611,13 +611,14 @@ TEST_CASE("one early_stopping keeps the best weights while another one does not"
 
 TEST_CASE("a trainer remembers one best epoch: of one number, which falls by one least step", "[training]") {
     ls::trainer trainer{mpi::communicator{}, recipe(0.01)};
-    ls::validate measured{test.set(), ls::metrics::list{ls::metrics::top_k{.k = 2}}};
-    ls::early_stopping by_loss{.patience = 3}, by_metric{.patience = 3, .monitor = "top_2"},
+    ls::validate measured{test.set(), ls::metrics::top_k{.k = 2}};
+    ls::early_stopping by_loss{.patience = 3}, by_metric{.patience = 3, .monitor = "top_k", .larger_is_better = true},
         by_tenths{.patience = 3, .least = 0.1};
     CHECK_THROWS_WITH(trainer.fit(training.set(), ls::epochs{1}, measured, ls::early_stopping{by_loss},
                                   ls::early_stopping{by_metric}),
                       Catch::StartsWith("lockstep: two early_stopping look at ") &&
-                          Catch::Contains(" and at top_2 with least = 0") && Catch::Contains("; name one of them"));
+                          Catch::Contains(" and at larger top_k with least = 0") &&
+                          Catch::Contains("; name one of them"));
     CHECK_THROWS_WITH(trainer.fit(training.set(), ls::epochs{1}, measured, by_loss, by_tenths),
                       Catch::Contains("with least = 0.1, and a trainer remembers one best epoch"));
     // It is refused before anything is done.

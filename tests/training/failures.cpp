@@ -782,7 +782,8 @@ TEST_CASE("training/failures: rows that one rank may not bring to a step", "[tra
         check_all_fail(world, failure_of([&] { trainer.step(mine.x, mine.y); }), text, bad);
         CHECK(trainer.local_hash() == before);
     };
-    const std::string remedy = ", allowed are 0 to 9; correct the label, or give the network more outputs";
+    const std::string remedy =
+        ", allowed are 0 to 9; correct the label: classes count from 0, and none stands for a sample to leave out";
     refused(
         "lockstep: row 1 of this rank has the label 10, allowed are 0 to 9; labels count from 0: subtract 1 if these "
         "count from 1, or declare more classes",

@@ -124,14 +124,16 @@ LOCKSTEP_FUNCTION std::uint64_t check_labels(const files::npy_file& labels, std:
         const std::span numbers{part.data(), std::min(part.size(), labels.count() - at)};
         labels.read<std::int64_t>(at, numbers);
         for (std::size_t i = 0; i < numbers.size(); ++i)
-            if (numbers[i] < 0 || std::cmp_greater_equal(numbers[i], classes))
-                core::fail(
-                    core::text("label ", at + i, " of \"", labels.path(), "\" is ",
-                               labels.type() == files::dtype::u64 ? core::text(static_cast<std::uint64_t>(numbers[i]))
-                                                                  : core::text(numbers[i]),
-                               ", allowed are 0 to ", classes - 1),
-                    tensor::label_remedy(numbers[i], classes,
-                                         "declare the data set with more classes, or correct the file"));
+            if (numbers[i] < 0 || std::cmp_greater_equal(numbers[i], classes)) {
+                const auto fail = [&](auto found) {
+                    core::fail(core::text("label ", at + i, " of \"", labels.path(), "\" is ", found,
+                                          ", allowed are 0 to ", classes - 1),
+                               tensor::label_remedy(found, classes,
+                                                    "declare the data set with more classes, or correct the file"));
+                };
+                if (labels.type() == files::dtype::u64) fail(static_cast<std::uint64_t>(numbers[i]));
+                fail(numbers[i]);
+            }
         hash = core::hash(std::as_bytes(numbers), hash);
     }
     return hash;

@@ -97,8 +97,10 @@ template <class Plan, class... Observers>
         if constexpr (requires {
                           std::string_view{one.monitor};
                           one.least;
+                          one.larger_is_better;
                       }) {
-            const std::string mine = core::text(one.monitor, " with least = ", one.least);
+            const std::string mine =
+                core::text(one.larger_is_better ? "larger " : "", one.monitor, " with least = ", one.least);
             if (!looks.empty() && looks != mine)
                 core::fail(core::text("two early_stopping look at ", looks, " and at ", mine,
                                       ", and a trainer remembers one best epoch"),

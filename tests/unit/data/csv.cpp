@@ -217,12 +217,17 @@ TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {
     CHECK(error("1;a,b;1\n", {.separator = ';', .header = false}).find("or set .header") != std::string::npos);
     CHECK(error("1,2,x\n", {.header = false}) ==
           line(1, "column 2 has \"x\", expected a finite number; correct the line, or name the classes in .classes"));
-    for (const std::string text : {"3", "-1", "0.5", "1e30"})
-        CHECK(
-            error("a,b,c\n1,2," + text + "\n") ==
-            line(2, "column 2 (\"c\") has the label " + text + ", allowed are 0 to 2; " +
-                        (text == "3" ? "labels count from 0: subtract 1 if these count from 1, or declare more classes"
-                                     : "declare more classes, or correct the line")));
+    const std::string from_1 = "labels count from 0: subtract 1 if these count from 1, or declare more classes",
+                      below = "correct the label: classes count from 0, and none stands for a sample to leave out",
+                      part = "correct the line: a class is a whole number; or name the classes in .classes",
+                      more = "declare more classes, or correct the line";
+    for (const auto& [text, remedy] : {std::pair<std::string, std::string>{"3", from_1},
+                                       {"-1", below},
+                                       {"0.5", part},
+                                       {"-0.5", part},
+                                       {"1e30", more}})
+        CHECK(error("a,b,c\n1,2," + text + "\n") ==
+              line(2, "column 2 (\"c\") has the label " + text + ", allowed are 0 to 2; " + remedy));
     CHECK(error("a,b,c\n1,2,red\n", {.classes = {"red", "green", "red"}}) ==
           "lockstep: \"x.csv\" was to be read with classes 0 and 2 of one name, \"red\"; name each class of "
           "tensor::classes once");

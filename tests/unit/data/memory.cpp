@@ -109,8 +109,10 @@ TEST_CASE("data/memory: wide labels that the program writes later do not wrap in
     CHECK(labels == std::array<std::int32_t, 2>{0, 2});
     for (const std::int64_t wide : {(std::int64_t{1} << 32) + 1, -(std::int64_t{1} << 32) + 1, std::int64_t{1} << 31}) {
         y[1] = wide;
-        CHECK(read() == "lockstep: label 1 in memory is " + std::to_string(wide) +
-                            ", allowed are 0 to 2; declare more classes, or correct the labels");
+        CHECK(read() == "lockstep: label 1 in memory is " + std::to_string(wide) + ", allowed are 0 to 2; " +
+                            (wide < 0
+                                 ? "correct the label: classes count from 0, and none stands for a sample to leave out"
+                                 : "declare more classes, or correct the labels"));
     }
     y[1] = -7;  // no class, and no other number: who reads it refuses it
     CHECK(read().empty());
