@@ -5,8 +5,9 @@
 //     [--links 10gbit,100mbit,10gbit [--steps 300]]
 // A JSON line for each: step_ms is the median of the last third of the steps, on the slowest rank, the median over
 // turns. A method has about so many seconds in a turn, and at least 5 steps; adaptive 150, in which its early
-// decisions are made and looked at, which stderr shows. Methods have a worker on each rank, and those of a list (none,
-// fp16, quantize8, quantize4, topk10, topk, onebit, randomk, powersgd, terngrad, adaptive) the usual settings.
+// decisions are made and looked at, which stderr shows. Methods have a worker on each rank and the settings of a table
+// below. by_layer, warm_up and two_sided send what the compressors in them send, and so do the optimizers of deep
+// gradient compression and 1-bit Adam: they are no methods of their own here.
 // --links: each method is trained once, for so many steps at each of these rates of the cluster's links; a line for
 // each rate, with the seconds of all its steps and how many passed before they were as fast as the last ones.
 
@@ -15,12 +16,18 @@
 #include <string>
 
 #include "lockstep/comm/program.hpp"
+#include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/gaussian_top_k.hpp"
 #include "lockstep/compress/one_bit.hpp"
 #include "lockstep/compress/power_sgd.hpp"
-#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/qsgd.hpp"
+#include "lockstep/compress/random_block.hpp"
 #include "lockstep/compress/random_k.hpp"
+#include "lockstep/compress/sampled_top_k.hpp"
+#include "lockstep/compress/scaled_sign.hpp"
 #include "lockstep/compress/terngrad.hpp"
+#include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/core/error.hpp"
 #include "methods.hpp"
@@ -34,12 +41,23 @@ std::vector<method> all_methods() {
     return {
         {"none", none{}},
         {"fp16", half{}},
+        {"bfloat16", bfloat16{}},
         {"quantize8", any{error_feedback{quantize{.bits = 8}}}},
         {"quantize4", any{error_feedback{quantize{.bits = 4}}}},
         {"topk10", any{error_feedback{top_k{.ratio = 0.1}}}},
         {"topk", any{error_feedback{top_k{.ratio = 0.01}}}},
+        {"sampledtopk", any{error_feedback{sampled_top_k{.ratio = 0.01}}}},
+        {"gaussiantopk", any{error_feedback{gaussian_top_k{.ratio = 0.01}}}},
+        {"threshold", any{error_feedback{threshold{.value = 0.001, .most_share = 0.1}}}},
+        {"chain", any{error_feedback{chain{top_k{.ratio = 0.01}, quantize{.bits = 4}}}}},
+        {"sparsesum", streamed{list{error_feedback{top_k{.ratio = 0.01}}}, quantize{.bits = 4}}},
+        {"globaltopk", global_top_k{.ratio = 0.01}},
+        {"qsgd", any{qsgd{.levels = 7}}},
         {"onebit", any{error_feedback{one_bit{}}}},
+        {"sign", any{error_feedback{scaled_sign{}}}},
+        {"signvote", counted{sign_vote{}}},
         {"randomk", any_reduction<algebra::ordered_sum>{error_feedback{random_k{.ratio = 0.01}}}},
+        {"randomblock", any_reduction<algebra::ordered_sum>{error_feedback{random_block{.ratio = 0.01}}}},
         {"powersgd", any_reduction<algebra::ordered_sum, algebra::ordered_sum>{error_feedback{power_sgd{.rank = 2}}}},
         {"terngrad", any_reduction<algebra::max, algebra::exact_sum>{terngrad{}}},
         {"adaptive", adaptive{}}};

@@ -16,8 +16,12 @@
 #include "lockstep/compress/adaptive.hpp"
 #include "lockstep/compress/any.hpp"
 #include "lockstep/compress/any_reduction.hpp"
+#include "lockstep/compress/global_top_k.hpp"
 #include "lockstep/compress/half.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/sign_vote.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/memory.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
@@ -29,9 +33,17 @@ namespace benchmark {
 
 namespace ls = lockstep;
 
+/// Any compressor whose messages are indices and values.
+struct list : ls::compress::any {
+    explicit list(const any& compressor) : any{compressor} {}
+    static constexpr bool sends_index_list = true;
+};
+using streamed = ls::compress::sparse_sum<list, ls::compress::quantize>;
+using counted = ls::compress::any_reduction<ls::compress::algebra::exact_sum>;
 /// A trainer type for each.
 using any_compressor =
-    std::variant<ls::compress::none, ls::compress::any, ls::compress::half, ls::compress::adaptive,
+    std::variant<ls::compress::none, ls::compress::any, ls::compress::half, ls::compress::bfloat16,
+                 ls::compress::adaptive, ls::compress::global_top_k, streamed, counted,
                  ls::compress::any_reduction<ls::compress::algebra::ordered_sum, ls::compress::algebra::ordered_sum>,
                  ls::compress::any_reduction<ls::compress::algebra::ordered_sum>,
                  ls::compress::any_reduction<ls::compress::algebra::max, ls::compress::algebra::exact_sum>>;
