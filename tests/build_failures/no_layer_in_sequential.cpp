@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A loss stands where a layer should.
-// build error: lockstep: what stands in a network is a layer: it has on\(shape\), which returns a layer
+// build error: lockstep: what stands in a network is a layer: it has on\(shape\) const, which returns a layer
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

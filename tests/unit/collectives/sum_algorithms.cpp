@@ -104,7 +104,7 @@ TEST_CASE("collectives/sum_algorithms: doubling up to where its elements cost mo
     CHECK(collectives::choose_lane_sum(collectives::deal_lanes(3, 8), 4, cluster({0, 1, 2}), 0).text() == "tree:0-max");
     CHECK_THROWS_WITH(
         collectives::make_lane_sum(collectives::sum_algorithm::doubling, 0, collectives::deal_lanes(3, 8), 4, {}),
-        Catch::Contains("a sum by doubling over the lanes of 3 ranks, "));
+        Catch::Contains("a sum by doubling over 8 lanes of 3 ranks; "));
     CHECK_THROWS_AS(
         collectives::make_lane_sum(collectives::sum_algorithm::ring, 0, collectives::deal_lanes(4, 8), 4, {}),
         lockstep::core::error);
