@@ -252,6 +252,10 @@ def compressors(run):
          "of_reading": line.get("fraction_of_reading", line.get("of_read"))} for line in found]
 
 
+CLUSTERS = list(itertools.product(("lenet", "vgg", "cd_dnn"), (2, 4), ("100mbit", "1gbit", "10gbit")))
+ON_CLUSTER = "OMP_NUM_THREADS=1 benchmarks/cluster/run --hosts {hosts} --rate {rate} --pin -- "
+
+
 @question
 def links(run):
     """What does compression gain over slow links?
@@ -272,30 +276,44 @@ def links(run):
 @question
 def methods(run):
     """Which method is fastest on which cluster?
-    Emulated hosts with a rank each, batch 64 of all, methods in turns with their usual settings; speed-up over `none`.
-    The best is the fastest of all methods but randomk and randomblock, which leave out more of a gradient than `adaptive`
-    allows: 1 % of the numbers, at random, have about a tenth of its norm.
-    Beside them PyTorch's DistributedDataParallel over gloo, as it is and with its hooks for fp16 and PowerSGD of rank 2."""
+    Emulated hosts with a rank each, batch 64 of all, methods in turns with the settings of benchmarks/methods/main.cpp;
+    speed-up over `none`. The best is the fastest of all methods but randomk and randomblock, which leave out more of a
+    gradient than `adaptive` allows: 1 % of the numbers, at random, have about a tenth of its norm."""
     found = []
-    for net, hosts, rate in itertools.product(("lenet", "vgg", "cd_dnn"), (2, 4), ("100mbit", "1gbit", "10gbit")):
-        size = run.few("--seconds 1 --turns 3", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
+    for net, hosts, rate in CLUSTERS:
+        size = run.few("--seconds 1 --turns 2", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
         if net == "cd_dnn":
             size = run.few("--seconds 1 --turns 1", "--seconds 0.1 --turns 1 --methods none,topk")
-        cluster = "OMP_NUM_THREADS=1 benchmarks/cluster/run --hosts {hosts} --rate {rate} --pin -- "
-        key = {"net": net, "hosts": hosts, "rate": rate}
-        lines = run.records(cluster + "@bench_methods --net {net} " + size, **key)
+        lines = run.records(ON_CLUSTER + "@bench_methods --net {net} " + size, net=net, hosts=hosts, rate=rate)
         times = {line["method"]: line["step_ms"] for line in lines}
-        if run.given.dry_run or not run.no_peers:
-            peer = "ATEN_CPU_CAPABILITY={capability} " + cluster + "{python} benchmarks/methods/ddp_peer.py --net {net} "
-            lines += run.records(peer + run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1"), **key)
         for line in lines:
-            line["gain"] = times["none"] / line["step_ms"] if "none" in times else None
+            line["gain"] = times["none"] / line["step_ms"]
             if line["method"] == "adaptive":
                 others = [time for name, time in times.items() if name not in ("adaptive", "randomk", "randomblock")]
                 line["of_best"] = min(others) / line["step_ms"]
         found += lines
     return """network {net} | hosts {hosts} | links {rate} | method {method} | step, ms {step_ms:.2f} |
         speed-up {gain:.2f} | of the speed of the best {of_best:.2f}""", found
+
+
+@question
+def ddp(run):
+    """How fast is PyTorch's DistributedDataParallel on these clusters?
+    As it is over gloo, and with its hooks for fp16 and PowerSGD of rank 2, beside methods of lockstep; speed-up over
+    `none` of lockstep."""
+    found = []
+    for net, hosts, rate in CLUSTERS:
+        key = {"net": net, "hosts": hosts, "rate": rate}
+        peer = "ATEN_CPU_CAPABILITY={capability} " + ON_CLUSTER + "{python} benchmarks/methods/ddp_peer.py --net {net} "
+        if not run.given.dry_run and run.no_peers:
+            return "", run.miss("all of it", run.no_peers)
+        lines = run.records(ON_CLUSTER + "@bench_methods --net {net} --methods none,fp16,powersgd,adaptive " +
+                            run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1"), **key)
+        none = next((line["step_ms"] for line in lines if line["method"] == "none"), None)
+        lines += run.records(peer + run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1"), **key)
+        found += [{**line, "gain": none and none / line["step_ms"]} for line in lines]
+    return """network {net} | hosts {hosts} | links {rate} | method {method} | step, ms {step_ms:.2f} |
+        speed-up {gain:.2f}""", found
 
 
 @question
