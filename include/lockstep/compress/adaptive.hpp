@@ -19,6 +19,7 @@
 #include "lockstep/compress/parts/one_of.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/scaled_sign.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
@@ -76,10 +77,10 @@ struct adaptive {
         return core::text("period=", period, " max_error=", max_error, " critical_error=", critical_error,
                           " critical_change=", critical_change, " margin=", margin);
     }
-    /// 8 and 4 bits, 10 % and 1 %, rank 2.
+    /// 8 and 4 bits, 10 % and 1 %, rank 2, signs.
     [[nodiscard, gnu::cold]] static std::vector<candidate> usual_candidates() {
-        return {quantize{.bits = 8}, quantize{.bits = 4}, top_k{.ratio = 0.1}, top_k{.ratio = 0.01},
-                power_sgd{.rank = 2}};
+        return {quantize{.bits = 8},  quantize{.bits = 4},  top_k{.ratio = 0.1},
+                top_k{.ratio = 0.01}, power_sgd{.rank = 2}, scaled_sign{}};
     }
     /// Dense, then the candidates that are compressors.
     [[nodiscard, gnu::cold]] one_of as_one() const {
