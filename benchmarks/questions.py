@@ -301,16 +301,16 @@ def ddp(run):
     """How fast is PyTorch's DistributedDataParallel on these clusters?
     As it is over gloo, and with its hooks for fp16 and PowerSGD of rank 2, beside methods of lockstep; speed-up over
     `none` of lockstep."""
-    found = []
+    if not run.given.dry_run and run.no_peers:
+        return "", run.miss("all of it", run.no_peers)
+    found, size = [], run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1")
+    ours = ON_CLUSTER + "@bench_methods --net {net} --methods none,fp16,powersgd,adaptive " + size
+    peer = "ATEN_CPU_CAPABILITY={capability} " + ON_CLUSTER + "{python} benchmarks/methods/ddp_peer.py --net {net} " + size
     for net, hosts, rate in CLUSTERS:
         key = {"net": net, "hosts": hosts, "rate": rate}
-        peer = "ATEN_CPU_CAPABILITY={capability} " + ON_CLUSTER + "{python} benchmarks/methods/ddp_peer.py --net {net} "
-        if not run.given.dry_run and run.no_peers:
-            return "", run.miss("all of it", run.no_peers)
-        lines = run.records(ON_CLUSTER + "@bench_methods --net {net} --methods none,fp16,powersgd,adaptive " +
-                            run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1"), **key)
+        lines = run.records(ours, **key)
         none = next((line["step_ms"] for line in lines if line["method"] == "none"), None)
-        lines += run.records(peer + run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1"), **key)
+        lines += run.records(peer, **key)
         found += [{**line, "gain": none and none / line["step_ms"]} for line in lines]
     return """network {net} | hosts {hosts} | links {rate} | method {method} | step, ms {step_ms:.2f} |
         speed-up {gain:.2f}""", found
