@@ -276,12 +276,13 @@ def links(run):
 @question
 def methods(run):
     """Which method is fastest on which cluster?
-    Emulated hosts with a rank each, batch 64 of all, methods in turns with the settings of benchmarks/methods/main.cpp;
-    speed-up over `none`. The best is the fastest of all methods but randomk and randomblock, which leave out more of a
-    gradient than `adaptive` allows: 1 % of the numbers, at random, have about a tenth of its norm."""
+    Emulated hosts with a rank each, batch 64 of all, methods in turns with the settings of benchmarks/methods/main.cpp,
+    the least of the turns; speed-up over `none`. The best is the fastest of all methods but randomk and randomblock,
+    which leave out more of a gradient than `adaptive` allows: 1 % of the numbers, at random, have about a tenth of its
+    norm."""
     found = []
     for net, hosts, rate in CLUSTERS:
-        size = run.few("--seconds 1 --turns 2", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
+        size = run.few("--seconds 0.7 --turns 3", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
         if net == "cd_dnn":
             size = run.few("--seconds 1 --turns 1", "--seconds 0.1 --turns 1 --methods none,topk")
         lines = run.records(ON_CLUSTER + "@bench_methods --net {net} " + size, net=net, hosts=hosts, rate=rate)

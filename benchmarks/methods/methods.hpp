@@ -173,7 +173,7 @@ void compare(const boost::mpi::communicator& world, const options& given, const 
     for (std::size_t which = 0; which < count; ++which)
         std::printf("{\"net\": \"%s\", \"ranks\": %d, \"batch\": %zu, \"method\": \"%s\", \"step_ms\": %.3f}\n",
                     given.net.c_str(), world.size(), given.batch, given.methods[which].name.c_str(),
-                    median(found[which]));
+                    *std::ranges::min_element(found[which]));
 }
 
 void compare_lenet(const boost::mpi::communicator& world, const options& given);

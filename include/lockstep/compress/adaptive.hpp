@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/compress/any.hpp"
+#include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/choice_list.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/parts/candidate.hpp"
@@ -35,18 +36,18 @@ namespace lockstep::compress {
 /// after the last decision, or two thirds (looked at every 64 steps; 5 % of the run at most): each candidate encodes
 /// and decodes pieces of the gradient of each rank, links are measured again, and a model of the step (backward, link,
 /// update, forward) says what each choice would take, on all ranks alike. Another choice is made where it saves
-/// `margin`, early in a run 30 %. Ten steps later the measured step has to be shorter than before, or the change is
-/// taken back. What hidden messages take from the core that computes is seen by one attempt of ten steps with the least
-/// messages that could pay; then up to three candidates everywhere that are predicted to take at most a quarter more
-/// than the choice of the model are tried as well, for ten steps each. A candidate is not chosen where |g - decoded| >
-/// max_error |g| on some rank; in a critical phase of the layer (the norm of its gradient has changed by
-/// critical_change since the last decision, or there was none) where it is > critical_error |g|. Around all candidates
-/// is one error feedback: p = g + e, e = p - decoded. They keep no state for workers. When a layer becomes dense, its p
-/// travels whole in one step. When one is compressed again, ranks gather the slots of the optimizer. The bits of a run
-/// follow from the list of choices (trainer.compression_choices()), which `replay` repeats, on any number of ranks.
-/// Sources: "On the utility of gradient compression" (Agarwal et al., MLSys 2022) for when it pays; Seide et al.
-/// (Interspeech 2014) for error feedback; "Accordion" (Agarwal et al., MLSys 2021) for critical phases, there by norms
-/// of gradients that are summed over epochs.
+/// `margin`, early in a run 30 %. Ten steps later (more where they are short, for 30 ms, 30 at most) the measured step
+/// has to be shorter than before, or the change is taken back. What hidden messages take from the core that computes is
+/// seen by one attempt of as many steps with the least messages that could pay; then up to three candidates everywhere
+/// that are predicted to take at most a quarter more than the choice of the model are tried as well, for as many steps
+/// each. A candidate is not chosen where |g - decoded| > max_error |g| on some rank; in a critical phase of the layer
+/// (the norm of its gradient has changed by critical_change since the last decision, or there was none) where it is >
+/// critical_error |g|. Around all candidates is one error feedback: p = g + e, e = p - decoded. They keep no state for
+/// workers. When a layer becomes dense, its p travels whole in one step. When one is compressed again, ranks gather the
+/// slots of the optimizer. The bits of a run follow from the list of choices (trainer.compression_choices()), which
+/// `replay` repeats, on any number of ranks. Sources: "On the utility of gradient compression" (Agarwal et al., MLSys
+/// 2022) for when it pays; Seide et al. (Interspeech 2014) for error feedback; "Accordion" (Agarwal et al., MLSys 2021)
+/// for critical phases, there by norms of gradients that are summed over epochs.
 struct adaptive {
     /// Candidate 1, 2, ..; 0 is dense.
     std::vector<candidate> candidates = usual_candidates();
@@ -77,10 +78,15 @@ struct adaptive {
         return core::text("period=", period, " max_error=", max_error, " critical_error=", critical_error,
                           " critical_change=", critical_change, " margin=", margin);
     }
-    /// 8 and 4 bits, 10 % and 1 %, rank 2, signs.
+    /// 8 and 4 bits, 10 % and 1 %, rank 2, signs, 1 % in 4 bits.
     [[nodiscard, gnu::cold]] static std::vector<candidate> usual_candidates() {
-        return {quantize{.bits = 8},  quantize{.bits = 4},  top_k{.ratio = 0.1},
-                top_k{.ratio = 0.01}, power_sgd{.rank = 2}, scaled_sign{}};
+        return {quantize{.bits = 8},
+                quantize{.bits = 4},
+                top_k{.ratio = 0.1},
+                top_k{.ratio = 0.01},
+                power_sgd{.rank = 2},
+                scaled_sign{},
+                chain{top_k{.ratio = 0.01}, quantize{.bits = 4}}};
     }
     /// Dense, then the candidates that are compressors.
     [[nodiscard, gnu::cold]] one_of as_one() const {

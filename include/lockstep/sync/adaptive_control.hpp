@@ -97,6 +97,9 @@ public:
         window_.clear();
         const std::uint64_t done = step - origin_;
         next_trial_ = period_ < none - step ? step + period_ : none;  // a period beyond all steps: never again
+        const double steps = step_seconds > 0 ? verified_seconds / step_seconds : 0;
+        verified_after_ =
+            std::clamp(static_cast<std::uint64_t>(std::min(steps, 1e9)), least_verified, most_verified) + 1;
         for (const std::uint64_t one : early)
             if (one > done) {
                 next_trial_ = std::min(next_trial_, origin_ + one);
@@ -109,7 +112,7 @@ public:
                         ? step + static_cast<std::uint64_t>(std::min(20 * cost / step_seconds, 1e9))
                         : step;
         look_from(step);
-        if (has_changed) verified_ = step + verified_after;
+        if (has_changed) verified_ = step + verified_after_;
     }
     /// After a verification before this step, which may have changed something, perhaps to something that has to be
     /// verified again. The next decision knows some steps of what there is then.
@@ -118,8 +121,8 @@ public:
             window_.clear();
             look_from(step);
         }
-        next_trial_ = std::max(next_trial_, step + (has_changed ? verified_after : 1));
-        if (again) verified_ = step + verified_after;
+        next_trial_ = std::max(next_trial_, step + (has_changed ? verified_after_ : 1));
+        if (again) verified_ = step + verified_after_;
     }
 
 private:
@@ -132,7 +135,9 @@ private:
     static constexpr std::uint64_t look_every = 64;
     static constexpr std::ptrdiff_t recent = 17;
     static constexpr double most_change = 1.5;
-    static constexpr std::uint64_t verified_after = 11;
+    /// A change is seen by ten steps, and by more where they are short.
+    static constexpr double verified_seconds = 0.03;
+    static constexpr std::uint64_t least_verified = 10, most_verified = 30;
     static constexpr std::size_t longest_window = 64;
     static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
 
@@ -141,6 +146,7 @@ private:
     std::uint64_t next_trial_ = none;
     std::uint64_t tried_ = none;
     std::uint64_t verified_ = none;  // when a change is looked at
+    std::uint64_t verified_after_ = least_verified + 1;
     std::uint64_t next_look_ = none;
     std::uint64_t earliest_ = 0;  // trial that a look may ask for
     double reference_ = 0;        // seconds of a step after the last decision; 0: not known

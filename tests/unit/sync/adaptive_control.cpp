@@ -54,6 +54,25 @@ TEST_CASE("sync/adaptive_control: a change is verified before the next trial") {
     CHECK(at[task::trial] == numbers{3, 16, 50, 200});
 }
 
+TEST_CASE("sync/adaptive_control: short steps are looked at for longer") {
+    // When a change in step 13 is verified, where steps take so many seconds.
+    const auto verified = [](double seconds) {
+        adaptive_control control{1000};
+        control.begin_run(0);
+        std::uint64_t at = 0;
+        for (std::uint64_t step = 0; step < 100 && at == 0; ++step) {
+            const task what = control.at(step);
+            if (what == task::decision) control.decided(step, step == 13, 0, seconds);
+            if (what == task::verification) at = step;
+            control.took(seconds);
+        }
+        return at;
+    };
+    for (const double least : {1.0, 0.003, std::numeric_limits<double>::infinity(), 0.0}) CHECK(verified(least) == 24);
+    CHECK(verified(0.0015) == 34);
+    for (const double most : {0.001, 1e-12, std::numeric_limits<double>::denorm_min()}) CHECK(verified(most) == 44);
+}
+
 TEST_CASE("sync/adaptive_control: what a verification changes may be verified as well") {
     adaptive_control control{1000};
     control.begin_run(0);
