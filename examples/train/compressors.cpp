@@ -161,9 +161,11 @@ const row rows[] = {
         [](const request& of) -> chosen_compressor {
             return summed_with_feedback<summed>(of, random_block{.ratio = of.share(0), .unbiased = of.plain()});
         }},
-    {"powersgd", "RANK", "2", "low rank by power iteration",
+    {"powersgd", "RANK,STEPS", "2,0", "low rank by power iteration, after so many steps of all numbers",
         [](const request& of) -> chosen_compressor {
-            return summed_with_feedback<summed_twice>(of, power_sgd{.rank = of.count(0)});
+            const power_sgd one{.rank = of.count(0)};
+            if (of.count(1) == 0) return summed_with_feedback<summed_twice>(of, one);
+            return summed_with_feedback<summed_twice>(of, warm_up{.inner = one, .start = of.count(1)});
         }},
     {"terngrad", "CLIP", "2.5", "signs and zeros of one scale; unbiased, without error feedback",
         [](const request& of) -> chosen_compressor {

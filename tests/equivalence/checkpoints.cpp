@@ -20,6 +20,7 @@
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/compress/two_sided.hpp"
+#include "lockstep/compress/warm_up.hpp"
 #include "lockstep/data/memory.hpp"
 #include "lockstep/files/npy.hpp"
 #include "lockstep/layers/batch_norm.hpp"
@@ -211,6 +212,16 @@ TEST_CASE("PowerSGD in a hybrid partition goes on after a checkpoint", "[saving]
                           ls::sync::every_step{}, part::hybrid<part::data, part::model<2>>{});
         },
         {{4, 2, 4}});
+}
+
+TEST_CASE("PowerSGD after plain steps goes on after a checkpoint", "[saving]") {
+    check_run(
+        [](const machine& on) {
+            return recipe(on, ls::optim::momentum{.beta = 0.9},
+                          ls::compress::warm_up{
+                              .inner = ls::compress::error_feedback{ls::compress::power_sgd{.rank = 2}}, .start = 5});
+        },
+        {{1, 4, 2}});
 }
 
 /// Waits in a step for what another rank does meanwhile.

@@ -197,6 +197,31 @@ TEST_CASE("equivalence/workers: power_sgd of ranks 1 and 2 has the same bits on 
     same_everywhere(net, error_feedback{power_sgd{}}, 1, 8);
 }
 
+TEST_CASE("equivalence/workers: power_sgd after plain steps has the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
+    using namespace ls::compress;
+    using two_sums = any_reduction<algebra::ordered_sum, algebra::ordered_sum>;
+    const auto later = [](std::uint64_t start) {
+        return two_sums{warm_up{.inner = error_feedback{power_sgd{.rank = 2}}, .start = start}};
+    };
+    same_everywhere(normalised, later(3), 8, 8);
+    same_everywhere(net, later(3), 3, 12);
+    same_everywhere(net, two_sums{error_feedback{warm_up{.inner = power_sgd{}, .start = 2}}}, 1, 8);
+    // It begins as without a compressor, where each worker has a lane, and is power_sgd where nothing comes before.
+    const auto of = [&](const auto& compressor, std::size_t workers) {
+        const outcome all = run(ls::comm::group{}, recipe(net, compressor, workers, 8, 256));
+        return std::pair{all.weights, all.losses};
+    };
+    const auto dense = of(none{}, 0), at_once = of(error_feedback{power_sgd{.rank = 2}}, 8), third = of(later(3), 8);
+    CHECK(of(later(steps), 8) == dense);
+    CHECK(of(later(0), 8) == at_once);
+    CHECK(third.first != dense.first);
+    CHECK(third.first != at_once.first);
+    CHECK(std::equal(dense.second.begin(), dense.second.begin() + 4, third.second.begin()));
+    CHECK(third.second.back() != dense.second.back());
+    CHECK(of(error_feedback{warm_up{.inner = power_sgd{.rank = 2}, .start = 3}}, 8) == third);
+}
+
 TEST_CASE("equivalence/workers: bits, votes and numbers of 16 bits have the same bits on 1, 2, 3, 4, 6 and 8 ranks",
           "[equivalence]") {
     using namespace ls::compress;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -48,6 +49,7 @@ public:
     [[nodiscard]] std::size_t slots() const noexcept { return held_->slots(); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return held_->is_dense(shape); }
     [[nodiscard]] bool sees_whole_tensors() const { return held_->sees_whole_tensors(); }
+    [[nodiscard]] std::uint64_t plain_steps() const { return held_->plain_steps(); }
     [[nodiscard]] reduction_sizes<rounds.size()> sizes(const matrix& shape, std::size_t workers) const {
         return held_->sizes(shape, workers);
     }
@@ -104,6 +106,7 @@ private:
         [[nodiscard]] virtual std::size_t slots() const noexcept = 0;
         [[nodiscard]] virtual bool is_dense(const matrix& shape) const = 0;
         [[nodiscard]] virtual bool sees_whole_tensors() const = 0;
+        [[nodiscard]] virtual std::uint64_t plain_steps() const = 0;
         [[nodiscard]] virtual reduction_sizes<rounds.size()> sizes(const matrix& shape, std::size_t workers) const = 0;
     };
     /// The words of one type, over those of another.
@@ -151,6 +154,7 @@ private:
         [[nodiscard]] std::size_t slots() const noexcept override { return slots_of(reduction); }
         [[nodiscard]] bool is_dense(const matrix& shape) const override { return compress::is_dense(reduction, shape); }
         [[nodiscard]] bool sees_whole_tensors() const override { return compress::sees_whole_tensors(reduction); }
+        [[nodiscard]] std::uint64_t plain_steps() const override { return compress::plain_steps(reduction); }
         [[nodiscard]] reduction_sizes<rounds.size()> sizes(const matrix& shape, std::size_t workers) const override {
             return reduction.sizes(shape, workers);
         }

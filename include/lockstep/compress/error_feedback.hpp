@@ -138,6 +138,7 @@ struct error_feedback<Inner> {
     [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const { return inner.sizes(shape, workers); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] std::uint64_t plain_steps() const { return compress::plain_steps(inner); }
 
     template <class T>
     void initialise(const shared_pass<T>& all) const noexcept {

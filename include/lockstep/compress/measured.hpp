@@ -246,6 +246,7 @@ struct measured<Inner> {
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] std::uint64_t plain_steps() const { return compress::plain_steps(inner); }
     [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const {
         auto out = inner.sizes(shape, workers);
         if (to != nullptr) out.kept += shape.size();

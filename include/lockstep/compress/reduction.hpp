@@ -131,7 +131,8 @@ inline constexpr bool has_rounds = []<std::size_t... Number>(std::index_sequence
 /// Optional: `check()` throws core::error on settings that make no sense; `check_feedback()` on settings with which
 /// error feedback would not keep its residual bounded; `initialise(all)`, noexcept, fills all.shared before the first
 /// step; `is_dense(shape)`: a matrix is added as it is, over the tree of workers, and the reduction does not see it;
-/// `slots()` and `sees_whole_tensors()`, as of a Compressor.
+/// `slots()` and `sees_whole_tensors()`, as of a Compressor; `plain_steps()`: in the first so many steps of a run all
+/// numbers are added as they are, and the reduction does not see them.
 /// A worker whose values are not finite is not encoded: the sums of its bucket become NaN. What overflows later must
 /// not vanish.
 template <class R, class T = float>
@@ -148,6 +149,15 @@ concept Reduction = std::copy_constructible<R> && requires {
     requires noexcept(reduction.finish(all, result, mean));
     requires noexcept(reduction.decode_own(in, result, scale, mean));
 } && detail::has_rounds<R, T>;
+
+/// See Reduction; 0 where a reduction does not say.
+template <class R>
+[[nodiscard]] constexpr std::uint64_t plain_steps(const R& reduction) {
+    if constexpr (requires { reduction.plain_steps(); })
+        return reduction.plain_steps();
+    else
+        return 0;
+}
 
 /// Whether something lasts from step to step.
 template <class C>
@@ -170,6 +180,7 @@ inline constexpr std::array callable_members{
     requires(C& of) { of.seals(); },
     requires(C& of) { of.changes(); },
     requires(C& of) { of.check_feedback(); },
+    requires(C& of) { of.plain_steps(); },
     requires(C& of, std::uint64_t step, const origin& from) { of.sends_all(step, from); },
     requires(C& of, std::size_t n) { of.template scratch_size<T>(n); },
     requires(C& of, std::uint64_t step, const origin& from) { of.template max_bytes<T>(1, step, from); },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A compressor that becomes stronger in the first steps of a run: a combinator that models Compressor.
+// A compressor that becomes stronger in the first steps of a run: a combinator that models Compressor; a reduction that
+// begins later: one that models Reduction.
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,7 @@
 #include "lockstep/compress/parts/choice.hpp"
 #include "lockstep/compress/parts/index_list.hpp"
 #include "lockstep/compress/parts/ratio.hpp"
+#include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -200,6 +202,67 @@ private:
         if constexpr (has_ratio<inner_type>)
             if (which < stages - 1) return f(which, of_stage(which - 1));
         return f(which, inner);
+    }
+};
+
+/// The same around a reduction: in steps 0 .. start - 1 all numbers are added as they are, over the tree of workers, as
+/// the hook for PowerSGD in PyTorch begins (Vogels et al., NeurIPS 2019); then `inner` for good, whose residual is zero
+/// until then. error_feedback goes inside or around it. Its messages have one size, so there are no ratios and no
+/// `first`. Memory: one more array of the bucket for each worker of a rank.
+template <class Inner>
+    requires Reduction<Inner> || Reduction<Inner, double>
+struct warm_up<Inner, none> {
+    Inner inner{};
+    std::uint64_t each = 0;   ///< 0
+    std::uint64_t start = 0;  ///< steps
+
+    static constexpr std::string_view name = "warm_up";
+    static constexpr compress::traits traits = traits_of<Inner>;
+    static constexpr std::size_t slot_count = Inner::slot_count;
+    static constexpr auto rounds = Inner::rounds;
+    template <class T>
+    using element = typename detail::element_for<Inner, T, algebra::ordered_sum>::type;
+
+    [[nodiscard]] std::string settings() const {
+        return core::text("inner=", detail::describe(inner), " start=", start);
+    }
+    /// Throws core::error if the inner reduction's own check does, or if `each` is given.
+    void check() const {
+        detail::check(inner);
+        if (each > 0)
+            core::fail(core::text("warm_up has each = ", each, " for ", Inner::name, ", whose messages have one size"),
+                       "leave it out, and give the steps before it as .start");
+    }
+    void check_feedback() const { detail::check_feedback(inner); }
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
+    [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const { return inner.sizes(shape, workers); }
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] std::uint64_t plain_steps() const { return std::max(start, compress::plain_steps(inner)); }
+
+    template <class T>
+    void initialise(const shared_pass<T>& all) const noexcept {
+        if constexpr (requires { inner.initialise(all); }) inner.initialise(all);
+    }
+    template <std::size_t Number, class T>
+    void encode(round_number<Number> round, const worker_pass<T>& in,
+                std::span<element_of<Inner, T, Number>> out) const noexcept {
+        inner.encode(round, in, out);
+    }
+    template <std::size_t Number, class T>
+    void combined(round_number<Number> round, const shared_pass<T>& all,
+                  std::span<const element_of<Inner, T, Number>> result) const noexcept {
+        inner.combined(round, all, result);
+    }
+    template <class T>
+    void finish(const shared_pass<T>& all, std::span<const element_of<Inner, T, rounds.size() - 1>> result,
+                std::span<T> mean) const noexcept {
+        inner.finish(all, result, mean);
+    }
+    template <class T>
+    void decode_own(const worker_pass<T>& in, std::span<const element_of<Inner, T, rounds.size() - 1>> elements,
+                    T scale, std::span<T> sum) const noexcept {
+        inner.decode_own(in, elements, scale, sum);
     }
 };
 

@@ -64,6 +64,7 @@ struct reduction_trial {
 /// 2m(p-1)/p elements in all, log2(p) messages of m up to 8 KiB; W/p encodings. Memory: W/p times the state and the
 /// longest round.
 /// A worker with a number that is not finite makes all sums of the bucket NaN, on all ranks.
+/// In the plain steps of R, the first ones of a run, all of the bucket is added as it is.
 template <class T, compress::Reduction<T> R>
 class rounds {
     static constexpr std::size_t round_count = R::rounds.size();
@@ -104,8 +105,12 @@ public:
         kept_ = arena.reserve<T>(core::checked_product("numbers of a reduction", own(), kept_length_));
         data_ = arena.reserve<std::byte>(data_bytes);
         work_ = arena.reserve<std::byte>(work_bytes);
-        dense_ = arena.reserve<T>(core::checked_product("numbers of dense tensors", own(), dense_length_));
-        dense_work_ = arena.reserve<T>(dense_sum_->work_size());
+        const bool has_plain_steps = compress::plain_steps(reduction_) > 0;
+        dense_ = arena.reserve<T>(
+            core::checked_product("numbers of dense tensors", own(), has_plain_steps ? n_ : dense_length_));
+        if (has_plain_steps) plain_sum_ = make_sum<T>(of, n_, true);
+        dense_work_ =
+            arena.reserve<T>(std::max(dense_sum_->work_size(), has_plain_steps ? plain_sum_->work_size() : 0));
     }
 
     void bind(const tensor::arena& arena) noexcept {
@@ -120,6 +125,7 @@ public:
     void start(std::span<T> gradient, std::uint64_t step) {
         gradient_ = gradient;
         step_ = static_cast<std::uint32_t>(step);
+        is_plain_ = step < compress::plain_steps(reduction_);
         is_finished_ = false;
         is_lost_ = false;
         if (!inside_) return start_rounds();
@@ -134,6 +140,7 @@ public:
     }
     [[nodiscard]] comm::pending_operation pending() const noexcept {
         if (is_adding_) return inside_->pending();
+        if (is_plain_) return plain_sum_->pending();
         comm::pending_operation out = dense_sum_->pending();
         core::for_each_index<round_count>([&](auto round) {
             if (round_ == round) out = core::get<round>(sums_)->pending();
@@ -148,9 +155,10 @@ public:
         if (std::exchange(is_finished_, true)) return;
         const std::span<T> mean = gradient_.first(n_);
         // Without a first round the sums themselves say it.
-        const std::span<const T> dense = (*arena_)[dense_].first(dense_length_);
-        if (flag_ == 0) is_lost_ = kernels::first_non_finite(dense, team_) < dense.size();
+        const std::span<const T> dense = (*arena_)[dense_].first(is_plain_ ? n_ : dense_length_);
+        if (flag_ == 0 || is_plain_) is_lost_ = kernels::first_non_finite(dense, team_) < dense.size();
         if (is_lost_) return std::fill(mean.begin(), mean.end(), std::numeric_limits<T>::quiet_NaN());
+        if (is_plain_) return (void)std::ranges::copy(dense, mean.begin());
         constexpr std::size_t last = round_count - 1;
         const auto results = result_of<last>();
         for (const part& one : parts_) {
@@ -170,7 +178,9 @@ public:
     void share(std::span<T>) noexcept {}
 
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        std::size_t out = dense_sum_->bytes() + (inside_ ? inside_->bytes() : 0);
+        const std::size_t inside = inside_ ? inside_->bytes() : 0;
+        if (is_plain_) return inside + plain_sum_->bytes();
+        std::size_t out = inside + dense_sum_->bytes();
         core::for_each_index<round_count>([&](auto round) { out += core::get<round>(sums_)->bytes(); });
         return out;
     }
@@ -326,6 +336,7 @@ private:
             is_adding_ = false;
             start_rounds();
         }
+        if (is_plain_) return plain_sum_->advance(step);
         const bool dense = dense_sum_->advance(step);
         core::for_each_index<round_count>([&](auto round) {
             if (round_ == round && core::get<round>(sums_)->advance(step)) end_round(round);
@@ -335,6 +346,11 @@ private:
 
     void start_rounds() {
         const std::span<T> dense = (*arena_)[dense_];
+        if (is_plain_) {
+            std::ranges::copy(gradient_.first(own() * n_), dense.begin());
+            ordered_.run(dense, n_, team_);
+            return plain_sum_->start(dense, (*arena_)[dense_work_]);
+        }
         for (std::size_t worker = 0; worker < own(); ++worker)
             for (const part& one : parts_) {
                 if (!one.is_dense) continue;
@@ -449,6 +465,7 @@ private:
     std::unique_ptr<worker_sum<T>> inside_;  // where ranks share a worker
     decltype(sums_of(std::make_index_sequence<round_count>{})) sums_;
     std::unique_ptr<whole_sum<T>> dense_sum_;
+    std::unique_ptr<whole_sum<T>> plain_sum_;  // of the bucket, where there are plain steps
     tensor::slice<T> state_;
     tensor::slice<T> shared_;
     tensor::slice<T> kept_;
@@ -460,6 +477,7 @@ private:
     std::span<T> gradient_;
     std::uint32_t step_ = 0;
     std::size_t round_ = round_count;
+    bool is_plain_ = false;  // the step that was started last
     bool is_adding_ = false;
     bool is_lost_ = false;
     bool is_finished_ = true;

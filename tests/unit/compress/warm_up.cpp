@@ -7,9 +7,13 @@
 #include <limits>
 
 #include "lockstep/compress/any.hpp"
+#include "lockstep/compress/any_reduction.hpp"
 #include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/measured.hpp"
 #include "lockstep/compress/one_bit.hpp"
+#include "lockstep/compress/parts/candidate.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "support.hpp"
@@ -92,6 +96,25 @@ TEST_CASE("compress/warm_up: through chain, and around what has no ratio", "[com
     CHECK_THROWS_AS((warm_up<top_k>{.each = ~std::uint64_t{0} / 3}.check()), core::error);
     CHECK(error_feedback{warm_up<top_k>{.inner = {.ratio = 0.001}, .each = 10, .start = 5}}.settings() ==
           "inner=warm_up(inner=top_k(ratio=0.001) each=10 ratios=0.25,0.063,0.015,0.004 start=5 first=none)");
+}
+
+TEST_CASE("compress/warm_up: a reduction begins later", "[compress]") {
+    constexpr warm_up later{.inner = power_sgd{.rank = 2}, .start = 1000};
+    STATIC_REQUIRE(Reduction<warm_up<power_sgd>> && !Compressor<warm_up<power_sgd>>);
+    CHECK(plain_steps(power_sgd{}) == 0);
+    CHECK(plain_steps(later) == 1000);
+    CHECK(plain_steps(error_feedback{later}) == 1000);
+    CHECK(plain_steps(warm_up{.inner = error_feedback{later}, .start = 3}) == 1000);
+    CHECK(plain_steps(measured{later, nullptr}) == 1000);
+    CHECK(plain_steps(any_reduction<algebra::ordered_sum, algebra::ordered_sum>{later}) == 1000);
+    CHECK(later.settings() == "inner=power_sgd(rank=2) start=1000");
+    CHECK_NOTHROW(error_feedback{later}.check());
+    CHECK_THROWS_WITH((warm_up{power_sgd{}, 100}.check()),
+                      "lockstep: warm_up has each = 100 for power_sgd, whose messages have one size; leave it out, and "
+                      "give the steps before it as .start");
+    CHECK_THROWS_WITH((warm_up{.inner = power_sgd{.rank = 0}}.check()), Catch::Contains("power_sgd"));
+    CHECK_THROWS_AS((error_feedback{warm_up{.inner = error_feedback{power_sgd{}}, .start = 2}}.check()), core::error);
+    CHECK_THROWS_WITH(candidate{later}.check(), Catch::Contains("begins with all numbers; leave warm_up out"));
 }
 
 TEST_CASE("compress/warm_up: what begins is deduced", "[compress]") {

@@ -41,6 +41,9 @@ public:
         if (const any* one = compressor(); keeps || (one != nullptr && one->shared_slots() > 0))
             core::fail(core::text("the candidate ", settings(), " of adaptive keeps a state of its own"),
                        "leave error_feedback out: one residual is around all candidates");
+        if (std::visit([](const auto& one) { return plain_steps(one) > 0; }, held_))
+            core::fail(core::text("the candidate ", settings(), " of adaptive begins with all numbers"),
+                       "leave warm_up out: dense is always a candidate");
         if (const any* one = compressor(); one != nullptr) {
             if (one->seals())
                 core::fail(core::text("the candidate ", settings(), " of adaptive changes the sum of all workers"),
