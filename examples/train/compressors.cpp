@@ -307,7 +307,7 @@ std::string list_of_compressors() {
         out += column(text(one.name, one.settings.empty() ? "" : ":", one.settings), 27) +
                column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
     }
-    out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk, quantize or powersgd for each layer, "
+    out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk, quantize, powersgd, sign or chain for each layer, "
            "by measured times, or as in FILE of --compress-choices\n";
     return out +
            "With error feedback, which ':plain' at the end leaves out: topk:0.01:plain. None in half, bfloat16, qsgd, "

@@ -226,8 +226,9 @@ private:
 
 /// The same around a reduction, error_feedback{measured{power_sgd{}, &statistics}}: the elements and bits are those of
 /// the reduction inside. A message is what a worker adds in all rounds; what it says is decode_own(), which is called
-/// once more, for |p - decoded|. `decode_seconds` are those of `combined` and `finish`, once for all workers. Matrices
-/// that are added as they are, such as vectors, are not counted. n numbers for each worker of the rank more.
+/// once more, for |p - decoded|. `decode_seconds` are those of `combined` and `finish`, once for all workers. What is
+/// added as it is, such as vectors, and all of it in plain steps, is not counted. n numbers for each worker of the rank
+/// more.
 template <Reduction Inner>
 struct measured<Inner> {
     Inner inner{};
