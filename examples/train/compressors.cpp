@@ -307,8 +307,8 @@ std::string list_of_compressors() {
         out += column(text(one.name, one.settings.empty() ? "" : ":", one.settings), 27) +
                column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
     }
-    out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk, quantize, powersgd, sign or chain for each layer, "
-           "by measured times, or as in FILE of --compress-choices\n";
+    out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk, quantize, powersgd, sign or chain "
+           "for each layer, by measured times, or as in FILE of --compress-choices\n";
     return out +
            "With error feedback, which ':plain' at the end leaves out: topk:0.01:plain. None in half, bfloat16, qsgd, "
            "terngrad,\natomo and signvote; globaltopk has a residual of its own: no ':plain' for these.\n";
