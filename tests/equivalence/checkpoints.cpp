@@ -219,7 +219,8 @@ TEST_CASE("PowerSGD after plain steps goes on after a checkpoint", "[saving]") {
         [](const machine& on) {
             return recipe(on, ls::optim::momentum{.beta = 0.9},
                           ls::compress::warm_up{
-                              .inner = ls::compress::error_feedback{ls::compress::power_sgd{.rank = 2}}, .start = 5});
+                              .inner = ls::compress::error_feedback{ls::compress::power_sgd{.rank = 2}}, .start = 5},
+                          ls::sync::every_step{});
         },
         {{1, 4, 2}});
 }
