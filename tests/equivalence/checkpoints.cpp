@@ -302,6 +302,12 @@ TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goe
         trainer.fit(training.set(), ls::steps{2});
         const std::string path = trainer.save(folder.path);
         CHECK(path == folder.path + "/step-2");
+        // What was written last at a step is what a run goes on from, though earlier ones of the step are deleted.
+        for (const std::string version : {"", ".2", ".3", ".4"}) {
+            const std::string last = trainer.save(folder.path + "/again", 1);
+            CHECK(last == folder.path + "/again/step-2" + version);
+            CHECK(files::exists(last));
+        }
         const auto hash = trainer.state_hash();
 
         ls::trainer other{group, make(6)};

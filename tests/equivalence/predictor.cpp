@@ -138,6 +138,13 @@ TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
     const std::vector<float> small(28 * 28 * 2 + 2);
     CHECK_THROWS_WITH((ls::predictor{of_digits, small, none}.predict(ls::data::digits{.count = 4, .deviation = -1})),
                       Catch::Contains("deviation"));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end what asks for so much
+    CHECK_THROWS_WITH(
+        (ls::predictor{of_digits, small, none}.predict(ls::data::digits{.count = std::size_t{1} << 52U})),
+        Catch::Contains("no memory for predictions: 36028797018963968 bytes") && Catch::Contains("fewer rows at once"));
+    CHECK_THROWS_WITH((ls::predictor{net, weights, none, ls::infer::options{.rows = std::size_t{1} << 44U}}),
+                      Catch::Contains("no memory for the values of a predictor") && Catch::Contains("options::rows"));
+#endif
     const std::vector<float> good(sample::size);
     ls::predictor moved{std::move(one)};
     CHECK(moved.predict(std::span<const float>{good}).size() == 10);

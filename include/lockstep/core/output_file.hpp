@@ -4,6 +4,7 @@
 // with a text.
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -283,12 +284,33 @@ LOCKSTEP_FUNCTION void require_output(const std::string& path) {
 }
 
 LOCKSTEP_FUNCTION std::string replaced_output(const std::string& path) {
+    if (path.empty()) fail("a file that is to be written has an empty name", "name it");
+    if (path.find('\0') != path.npos)
+        fail(text("cannot write \"", path, "\": its name has a NUL in it"), "name the file without it");
     std::string target = output_target(path);
     struct stat about {};
     if (::stat(target.c_str(), &about) == 0 && !S_ISREG(about.st_mode))
         fail(text("cannot write ", path, ": it is ", S_ISDIR(about.st_mode) ? "a directory" : "no regular file"),
              "name a file: a file that is written as a whole would replace what is there");
     detail::require_folder(path, folder_of(target));
+    // Not even a user who may write to both may replace a file of another one in a sticky folder; nobody, a mount.
+    struct stat folder {};
+    if (::stat(target.c_str(), &about) == 0 && ::stat(folder_of(target).c_str(), &folder) == 0) {
+        const uid_t user = ::geteuid();
+        if ((folder.st_mode & S_ISVTX) != 0 && user != 0 && user != about.st_uid && user != folder.st_uid)
+            detail::fail_output(path, EPERM);
+#if defined(STATX_ATTR_MOUNT_ROOT)
+        struct statx more {};
+        if (::statx(AT_FDCWD, target.c_str(), 0, 0, &more) == 0 && (more.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0)
+            detail::fail_output(path, EBUSY);
+#endif
+    }
+    // It is written under a longer name first.
+    constexpr std::size_t longer = std::string_view{".12345678.writing"}.size();
+    if (const std::size_t length = target.size() - (target.rfind('/') + 1); length + longer > NAME_MAX)
+        fail(text("cannot write a file with a name of ", length, " bytes: it gets ", longer,
+                  " more while it is written, and the system takes ", NAME_MAX),
+             "use a shorter name");
     return target;
 }
 

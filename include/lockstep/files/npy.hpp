@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,7 +63,12 @@ public:
     }
     /// The numbers from `first` on, rounded to T; to an integral T from whole numbers only, as convert().
     template <class T>
-    void read(std::size_t first, std::span<T> to) const noexcept {
+    void read(std::size_t first, std::span<T> to) const {
+        if (first > count() || to.size() > count() - first || (std::integral<T> && !about(type()).is_whole))
+            core::fail(
+                core::text("\"", path(), "\" has ", count(), " ", name_of(type()), "; asked for were ", to.size(),
+                           std::integral<T> ? " whole numbers from " : " numbers from ", first, " on"),
+                "read what is there, fractions into float or double");
         convert<T>(header_.type, bytes().data() + first * size_of(header_.type), to);
     }
 

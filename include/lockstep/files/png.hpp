@@ -64,6 +64,7 @@ struct png_state {
         return false;
     }
     png_set_read_fn(png, &state, png_state::read);
+    png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);  // also of chunks beside the pixels
     png_read_info(png, info);
     if (png_get_valid(png, info, PNG_INFO_tRNS) != 0) png_error(png, "it has transparent pixels (tRNS)");
     if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE) {

@@ -316,7 +316,9 @@ LOCKSTEP_FUNCTION const tensor_entry& safetensors_file::require(std::string_view
         core::fail(core::text("tensor \"", name, "\" of \"", file_.path(), "\" is ", shape_text(found.shape), " ",
                               name_of(found.type), ", asked for was ", shape_text(shape), " ", name_of(type),
                               " with room for ", room, " numbers"),
-                   found.type != type && std::ranges::equal(found.shape, shape)
+                   found.type != type && found.type != dtype::f32 && found.type != dtype::f64
+                       ? "convert it to F32 or F64, as with .float() in PyTorch"
+                   : found.type != type && std::ranges::equal(found.shape, shape)
                        ? "read it in the precision of the file (predictor<Net, double>, .precision = real<double>{}), "
                          "or write it again in the other one"
                        : "read it into another network or array, or write the file again");

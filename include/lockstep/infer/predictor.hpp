@@ -125,6 +125,20 @@ public:
     template <class Dataset>
         requires requires { typename Dataset::sample; }
     [[nodiscard]] std::vector<T> predict(const Dataset& set) {
+        constexpr bool fits = std::is_same_v<typename Dataset::sample, input> && data::Dataset<Dataset, T>;
+        static_assert(
+            fits,
+            "lockstep: the samples of the data set have another shape or type than the network takes; declare "
+            "the network's input, or the data set, with the shape of the other");
+        if constexpr (!fits)
+            return {};
+        else
+            return predict_set(set);
+    }
+
+private:
+    template <class Dataset>
+    [[nodiscard]] std::vector<T> predict_set(const Dataset& set) {
         using label = typename Dataset::label;
         require_not_moved();
         data::check_set(set);
@@ -145,6 +159,7 @@ public:
         return out;
     }
 
+public:
     /// What it was made from.
     [[nodiscard]] const Net& net() const noexcept { return net_; }
     /// All weights, layer by layer.
@@ -160,13 +175,18 @@ private:
         : net_{checked(net)},
           how_{sound(how)},
           team_{how.threads},
-          weights_(network::parameters),
-          statistics_(network::statistics),
+          weights_{room_for_weights(network::parameters)},
+          statistics_{room_for_weights(network::statistics)},
           plan_{nodes()} {
         memory_ = arena_.reserve<std::byte>(plan_.bytes);
-        arena_.allocate();
+        arena_.allocate("the values of a predictor", "take fewer options::rows, or a machine with more memory");
     }
 
+    [[nodiscard, gnu::cold]] static std::vector<T> room_for_weights(std::size_t count) {
+        return core::with_memory(
+            "the weights of a predictor", core::checked_product("bytes of weights", count, sizeof(T)),
+            "use a smaller network, or a machine with more memory", [&] { return std::vector<T>(count); });
+    }
     /// The settings of its layers, as a trainer looks at them.
     [[nodiscard, gnu::cold]] static const Net& checked(const Net& net) {
         core::for_each_index<size>([&](auto index) { core::check_inner_part(net.template node<index>()); });
@@ -225,7 +245,9 @@ private:
 
     /// What a call returns, before it is filled.
     [[nodiscard]] static std::vector<T> room_for(std::size_t rows) {
-        return std::vector<T>(core::checked_product("numbers of predictions", rows, std::size_t{output::size}));
+        const std::size_t all = core::checked_product("numbers of predictions", rows, std::size_t{output::size});
+        return core::with_memory("predictions", core::checked_product("bytes of predictions", all, sizeof(T)),
+                                 "predict fewer rows at once", [&] { return std::vector<T>(all); });
     }
 
     /// Writes the outputs of at most how_.rows rows.

@@ -246,6 +246,9 @@ LOCKSTEP_FUNCTION void make_folders(const std::string& path, bool stay) {
             const std::size_t above = one.rfind('/');
             if (stay) flush_folder(above == one.npos ? "." : above == 0 ? "/" : one.substr(0, above));
         } else if (const int reason = errno; !one.empty()) {
+            if (::stat(one.c_str(), &about) != 0 && errno == ENOENT && ::lstat(one.c_str(), &about) == 0)
+                core::fail(core::text("cannot make the folder ", one, ": it is a link that leads nowhere"),
+                           "remove the link, or make what it points to");
             if (::stat(one.c_str(), &about) != 0 || !S_ISDIR(about.st_mode))
                 detail::fail_path("make the folder", one, reason == EEXIST ? ENOTDIR : reason);
         }

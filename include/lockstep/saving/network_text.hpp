@@ -43,8 +43,8 @@ struct split_text {
     for (std::size_t at = 0; at < text.size(); ++at) {
         const char c = text[at];
         const bool follows_number = at > 0 && text[at - 1] >= '0' && text[at - 1] <= '9';
-        const std::size_t end = text.find(']', at);
-        if (c == '[' && depth == 0 && follows_number && end != text.npos) {
+        const std::size_t end = c == '[' && depth == 0 && follows_number ? text.find(']', at) : text.npos;
+        if (end != text.npos) {
             out.details.emplace_back(layer, text.substr(at + 1, end - at - 1));
             at = end;
             continue;

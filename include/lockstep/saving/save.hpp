@@ -178,10 +178,12 @@ namespace detail {
 
 /// What no other run in the folder has.
 [[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string fresh_name(const std::string& folder, std::uint64_t step) {
-    std::string out = core::text(folder, "/step-", step);
-    for (std::size_t version = 2; saving::exists(out); ++version)
-        out = core::text(folder, "/step-", step, ".", version);
-    return out;
+    // After all others of the step, also where earlier ones are gone: the last one is what a run goes on from.
+    std::uint64_t last = 0;
+    for (const std::string& name : names_in(folder))
+        if (const auto one = parse_name(folder, name); one && one->step == step)
+            last = std::max<std::uint64_t>({last, one->version, 1});
+    return last == 0 ? core::text(folder, "/step-", step) : core::text(folder, "/step-", step, ".", last + 1);
 }
 
 [[nodiscard]] LOCKSTEP_FUNCTION std::span<const std::byte> bytes_of(std::string_view text) noexcept {

@@ -112,7 +112,8 @@ LOCKSTEP_FUNCTION void require_network(const files::safetensors_layout& file, co
                                        const std::string& path) {
     if (const std::string_view network = metadata_of(file, "network");
         !network.empty() && !is_of_network(network, names.network, true))
-        core::fail(core::text("\"", path, "\" has weights of the network ", network, ", this one is ", names.network),
+        core::fail(core::text("\"", path, "\" has weights of the network ",
+                              network.substr(0, 2 * names.network.size() + 100), ", this one is ", names.network),
                    "load the file that this network wrote; a trainer also takes the first n layers alone, with "
                    "ls::layers_before{n}");
     if (is_checkpoint(file)) return;

@@ -14,6 +14,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/core/checked.hpp"
@@ -76,7 +77,9 @@ public:
     /// The calling thread touches every page first. Large arenas ask for large pages: kernels that walk over megabytes
     /// else spend a tenth of their time on looking up where the next page lies. Throws core::error with the number of
     /// bytes where they are not there.
-    void allocate();
+    void allocate(std::string_view what = "the arena, which holds weights, gradients and activations",
+                  std::string_view remedy =
+                      "use a smaller batch or network, more ranks, or a machine with more memory; see ulimit -v");
 
     template <class T>
     [[nodiscard]] std::span<T> operator[](slice<T> where) const noexcept {
@@ -117,12 +120,10 @@ LOCKSTEP_FUNCTION void arena::take_shared(std::size_t bytes) {
                    "make the window larger");
 }
 
-LOCKSTEP_FUNCTION void arena::allocate() {
+LOCKSTEP_FUNCTION void arena::allocate(std::string_view what, std::string_view remedy) {
     const std::size_t bytes = bytes_ + fences_.bytes();
-    void* const memory =
-        core::with_memory("the arena, which holds weights, gradients and activations", bytes,
-                          "use a smaller batch or network, more ranks, or a machine with more memory; see ulimit -v",
-                          [&] { return ::operator new[](bytes + simd::alignment, std::align_val_t{page()}); });
+    void* const memory = core::with_memory(
+        what, bytes, remedy, [&] { return ::operator new[](bytes + simd::alignment, std::align_val_t{page()}); });
     memory_ = std::unique_ptr<std::byte[], detail::release>{static_cast<std::byte*>(memory), detail::release{page()}};
 #if defined(MADV_HUGEPAGE)
     if (page() > simd::alignment) (void)::madvise(memory_.get(), bytes / page() * page(), MADV_HUGEPAGE);

@@ -200,9 +200,10 @@ public:
     void visit_state(Visitor&& visit, const std::source_location& where = std::source_location::current()) {
         core_->on_all_ranks("visit_state", where, [&] { core_->visit_state(visit); });
     }
-    /// Writes all of that to FOLDER/step-N, readable by any number of ranks. The newest `keep` checkpoints there stay,
-    /// older ones are deleted; 0: all stay. Returns its path. Throws core::error, on all ranks alike, where that cannot
-    /// be: the trainer is as it was, the folder too unless step-N had its name. See docs/checkpoints.md. Collective.
+    /// Writes all of that to FOLDER/step-N, readable by any number of ranks. Of the newest `keep` steps the last
+    /// checkpoint stays, others are deleted; 0: all stay. Returns its path. Throws core::error, on all ranks alike,
+    /// where that cannot be: the trainer is as it was, the folder too unless step-N had its name. See
+    /// docs/checkpoints.md. Collective.
     auto save(const std::string& folder, std::size_t keep = 0,
               const std::source_location& where = std::source_location::current()) {
         return with_files([&](auto files) { return files.save(*core_, folder, keep, where); });

@@ -214,4 +214,10 @@ TEST_CASE("core/output_file: a file that is replaced is the one that links lead 
     CHECK_THAT(why(here / "fifo"), Contains("it is no regular file; name a file"));
     CHECK_THAT(why(here / ""), Contains("it is a directory; name a file"));
     CHECK_THAT(why(here / "none/a"), StartsWith("lockstep: cannot write " + here / "none/a" + ": No such file"));
+    // What could not be saved there is refused before.
+    CHECK(why("") == "lockstep: a file that is to be written has an empty name; name it");
+    CHECK_THAT(why(here / std::string("old\0other", 9)), Contains("old\0other\": its name has a NUL in it; name the"));
+    CHECK(why(here / std::string(238, 'n')).empty());
+    CHECK_THAT(why(here / std::string(239, 'n')), Contains("with a name of 239 bytes: it gets 17 more while it is"));
+    CHECK(contents(old) == "kept");
 }

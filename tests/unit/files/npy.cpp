@@ -46,6 +46,19 @@ TEST_CASE("files/npy: the bytes that NumPy writes", "[files]") {
     std::array<float, 3> found{};
     file.read<float>(2, found);
     CHECK(found == std::array{2.0F, 3.0F, 4.0F});
+    const auto why = [&](const auto& read) { return test::error_of([&] { read(); }); };
+    const std::string has = "lockstep: \"" + here / "x.npy" + "\" has 6 I16; asked for were ";
+    CHECK(why([&] { file.read<float>(4, found); }).starts_with(has + "3 numbers from 4 on; "));
+    CHECK(why([&] { file.read<float>(7, std::span<float>{}); }).starts_with(has + "0 numbers from 7 on; "));
+    CHECK(why([&] { file.read<float>(6, std::span<float>{}); }).empty());
+    CHECK(found == std::array{2.0F, 3.0F, 4.0F});
+    write_npy<float>(here / "y.npy", std::array<std::size_t, 1>{3}, found);
+    std::array<int, 1> whole{-7};
+    CHECK(why([&] {
+              npy_file{here / "y.npy"}.read<int>(0, whole);
+          }).find("has 3 F32; asked for were 1 whole numbers from 0 on; read what is there, fractions into float") !=
+          std::string::npos);
+    CHECK(whole[0] == -7);
 }
 
 TEST_CASE("files/npy: every type and shape reads back", "[files]") {

@@ -80,6 +80,10 @@ TEST_CASE("files/png: each thing that can be wrong has its message", "[files]") 
     CHECK(decode(png_of(1, 3, 8, 3, bytes({0, 1, 2, 0}), chunk("PLTE", bytes({1, 2, 3, 4, 5, 6}))), {1, 3, 3})
               .find("(a pixel has colour 2 of a palette of 2)") != std::string::npos);
     CHECK(decode(png_of(1, 3, 8, 3, bytes({0, 0, 0, 0})), {1, 3, 3}).starts_with("lockstep: \"x.png\" "));
+    // A damaged chunk of transparency is not passed over.
+    std::string damaged = png_of(1, 2, 8, 0, bytes({0, 7, 9}), chunk("tRNS", bytes({0, 7})));
+    damaged[damaged.find("tRNS") + 5] = 8;
+    CHECK(decode(damaged, size).starts_with("lockstep: \"x.png\" "));
     // No part of a file is a picture, nor is one with a bit changed in what has a checksum.
     for (std::size_t end = 0; end < good.size(); ++end)
         CHECK(decode(good.substr(0, end), size).starts_with("lockstep: \"x.png\" "));

@@ -128,6 +128,11 @@ TEST_CASE("files/safetensors: what Python writes, in all types, is read", "[file
         CHECK(one.name == "tensor " + std::to_string(i));
         CHECK(one.shape == std::vector<std::size_t>{2, 3});
         std::array<double, 6> found{};
+        std::array<float, 6> asked{};
+        const std::string why = test::error_of([&] { file.read<float>(one.name, one.shape, asked); });
+        CHECK(why.empty() == (one.type == dtype::f32));
+        if (one.type == dtype::f16 || one.type == dtype::bf16 || one.type == dtype::i32)
+            CHECK(why.ends_with("; convert it to F32 or F64, as with .float() in PyTorch"));
         if (one.type == dtype::bf16) continue;  // Python has none: the numbers are bits
         convert<double>(one.type, file.bytes(one).data(), found);
         for (std::size_t j = 0; j < 6; ++j)

@@ -119,6 +119,8 @@ TEST_CASE("saving/network_text: weights fit a network that is trained otherwise"
     CHECK_FALSE(saving::is_of_network(net(0.1, 0.1), net(0.1, 0.1, 1e-3), true));  // decides outputs
     CHECK_FALSE(saving::is_of_network(net(0.1, 0.1), net(0.25, 0.1)));             // a run is another one
     CHECK_FALSE(saving::is_of_network(net(0.1, 0.1), net(0.1, 0.2)));
+    // A damaged text is read once.
+    CHECK_FALSE(saving::is_of_network(std::string(5'000'000, '1'), net(0.1, 0.1), true));
     // Without dropout layers have other numbers.
     CHECK_FALSE(
         saving::is_of_network(net(0.1, 0.1), text(flatten{}, dense<6>{}, batch_norm{}, relu{}, dense<3>{}), true));
