@@ -206,12 +206,14 @@ TEST_CASE("equivalence/metrics: names", "[equivalence]") {
     const auto found = trainer.evaluate(test.set(), ls::metrics::list{top{}, score{}});
     CHECK(found["accuracy"] == found.accuracy.value());
     CHECK(found["loss"] == found.loss);
-    CHECK_THROWS_WITH(found["recall"], "lockstep: there is no metric 'recall'; choose one of: top, score, accuracy");
-    CHECK_THROWS_WITH(trainer.evaluate(test.set())["top"],
-                      "lockstep: there is no metric 'top'; pass metrics::list{..} to evaluate(), or choose accuracy");
+    CHECK_THROWS_WITH(found["recall"],
+                      "lockstep: there is no metric 'recall'; choose one of: loss, top, score, accuracy");
+    CHECK_THROWS_WITH(
+        trainer.evaluate(test.set())["top"],
+        "lockstep: there is no metric 'top'; pass metrics::list{..} to evaluate(), or choose one of: loss, accuracy");
     ls::report::evaluation without = found;
     without.accuracy.reset();
-    CHECK_THROWS_WITH(without["accuracy"], "lockstep: there is no metric 'accuracy'; choose one of: top, score");
+    CHECK_THROWS_WITH(without["accuracy"], "lockstep: there is no metric 'accuracy'; choose one of: loss, top, score");
     CHECK_THROWS_WITH(trainer.evaluate(test.set(), ls::metrics::list{top{}, other_top{}}),
                       Catch::StartsWith("lockstep: two metrics have the name 'top'; give each a name of its own"));
     CHECK_THROWS_WITH(trainer.evaluate(test.set(), named_loss{}),

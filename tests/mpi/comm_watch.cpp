@@ -90,6 +90,21 @@ TEST_CASE("comm/watch: ranks that wait in different calls are told at once, each
     }
 }
 
+TEST_CASE("comm/watch: calls that look alike are said to be of different trainers or groups", "[comm]") {
+    const comm::group survivors{boost::mpi::communicator{}};
+    if (survivors.size() == 1) return;
+    const comm::group ranks{boost::mpi::communicator{}};
+    ranks.aborts().set_timeout(std::chrono::seconds{0});
+    sum first{ranks, "rows"}, second{ranks, "rows"};
+    const auto found = ending_of([&] {
+        sum& mine = ranks.rank() == last(ranks) ? second : first;
+        mine.run.run(mine.data, mine.work);
+    });
+    for (const auto& text : survivors.gather_all(std::string_view{found ? found->text : ""}))
+        CHECK_THAT(text, Catch::Matchers::Contains(" wait in calls of different trainers or groups, which look alike; "
+                                                   "make the same calls in the same order"));
+}
+
 TEST_CASE("comm/watch: a wait ends after the timeout, and names who gives no answer", "[comm]") {
     const comm::group survivors{boost::mpi::communicator{}};
     if (survivors.size() == 1) return;

@@ -14,6 +14,7 @@
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/parts/choice.hpp"
+#include "lockstep/compress/parts/ratio.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -76,6 +77,11 @@ struct error_feedback {
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
     [[nodiscard]] bool varies() const { return compress::varies(inner); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return changes_of(inner); }
+    /// For warm_up: that of the inner compressor.
+    [[nodiscard]] double own_ratio() const requires has_ratio<inner_type> { return compress::ratio_of(inner); }
+    [[nodiscard]] error_feedback with_ratio(double ratio) const requires has_ratio<inner_type> {
+        return {compress::with_ratio(inner, ratio)};
+    }
 
     template <class T>
         requires Compressor<inner_type, T>

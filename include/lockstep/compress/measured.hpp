@@ -33,7 +33,7 @@ struct tensor_statistics {
     double encode_seconds = 0;
     double decode_seconds = 0;
 
-    /// Bytes of the numbers over bytes of the messages; 0 without messages.
+    /// Bytes of the numbers over bytes of the messages; 0 without messages, or where all of them are empty.
     [[nodiscard]] double ratio(std::size_t element_bytes) const noexcept {
         return bytes == 0 ? 0 : static_cast<double>(numbers * element_bytes) / static_cast<double>(bytes);
     }
@@ -108,10 +108,10 @@ private:
             return std::string(width > word.size() ? width - word.size() : 1, ' ') + word;
         };
         const double each = 1e9 / std::max(1.0, static_cast<double>(of.numbers));
+        const std::string ratio = of.bytes == 0 ? "-" : core::fixed(of.ratio(element_bytes), 1);
         return name + column(core::text(of.messages), name.size() < 34 ? 34 - name.size() : 10) +
-               column(core::text(of.numbers), 14) + column(core::text(of.bytes), 14) +
-               column(core::fixed(of.ratio(element_bytes), 1), 9) + column(core::fixed(of.relative_error(), 4), 9) +
-               column(core::fixed(of.encode_seconds * each, 2), 9) +
+               column(core::text(of.numbers), 14) + column(core::text(of.bytes), 14) + column(ratio, 9) +
+               column(core::fixed(of.relative_error(), 4), 9) + column(core::fixed(of.encode_seconds * each, 2), 9) +
                column(core::fixed(of.decode_seconds * each, 2), 9) + "\n";
     }
 

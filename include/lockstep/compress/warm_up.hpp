@@ -26,6 +26,9 @@
 
 namespace lockstep::compress {
 
+template <class R>
+inline constexpr bool is_reduction = Reduction<R> || Reduction<R, double>;
+
 /// Steps 0 .. start - 1: `first`, all numbers as they are. Then `each` steps (an epoch) for each of four ratios, those
 /// of deep gradient compression (Lin et al., ICLR 2018), of which the fifth is 0.001, but none below that of `inner`;
 /// then `inner` for good. each = 0, or an inner compressor without a ratio: no such ratios, `inner` from `start` on.
@@ -33,8 +36,12 @@ namespace lockstep::compress {
 /// takes the room of that step.
 template <class Inner, class First = none>
 struct warm_up {
-    static_assert(Compressor<Inner> && Compressor<First>,
-                  "lockstep: warm_up goes around a compressor; write warm_up{compress::top_k{.ratio = 0.001}, 100}");
+    static_assert((Compressor<Inner> && Compressor<First>) || is_reduction<Inner> || is_reduction<First>,
+                  "lockstep: warm_up goes around a compressor or a reduction; write warm_up{compress::top_k{.ratio = "
+                  "0.001}, 100}");
+    static_assert(!is_reduction<Inner> && !is_reduction<First>,
+                  "lockstep: a warm_up around a reduction begins with all numbers, and no reduction is .first: leave "
+                  ".first and .ratios out");
     static_assert(!is_outermost<Inner> && !is_outermost<First>,
                   "lockstep: two_sided goes around warm_up; write two_sided{warm_up{..}}");
     // What does not fit is replaced, so that a sentence above stays the only error.
@@ -210,7 +217,7 @@ private:
 /// until then. error_feedback goes inside or around it. Its messages have one size, so there are no ratios and no
 /// `first`. Memory: one more array of the bucket for each worker of a rank.
 template <class Inner>
-    requires Reduction<Inner> || Reduction<Inner, double>
+    requires is_reduction<Inner>
 struct warm_up<Inner, none> {
     Inner inner{};
     std::uint64_t each = 0;   ///< 0
@@ -271,7 +278,7 @@ namespace detail {
 template <class... More>
 struct last_compressor : std::type_identity<none> {};
 template <class One>
-struct last_compressor<One> : std::conditional<Compressor<One>, One, none> {};
+struct last_compressor<One> : std::conditional<Compressor<One> || is_reduction<One>, One, none> {};
 template <class One, class Next, class... More>
 struct last_compressor<One, Next, More...> : last_compressor<Next, More...> {};
 }  // namespace detail

@@ -84,7 +84,8 @@ public:
           speaks_{of.deal.sends(of.ranks.rank())},
           is_first_{of.ranks.rank() == 0},
           shares_residual_{residual != nullptr},
-          inside_{worker_sum<T>::make(of, arena)} {
+          inside_{worker_sum<T>::make(of, arena)},
+          is_plain_{compress::plain_steps(reduction) > 0} {
         lay_out(residual);
         ordered_ = worker_fold::in_order(deal_.own, deal_.workers);
         unordered_ = worker_fold::in_any_order(own());
@@ -477,7 +478,7 @@ private:
     std::span<T> gradient_;
     std::uint32_t step_ = 0;
     std::size_t round_ = round_count;
-    bool is_plain_ = false;  // the step that was started last
+    bool is_plain_;  // the step that was started last; before the first one: whether that will be, if none is resumed
     bool is_adding_ = false;
     bool is_lost_ = false;
     bool is_finished_ = true;

@@ -269,17 +269,16 @@ struct totals {
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION double evaluation::operator[](std::string_view name) const {
-    std::string known;
+    std::string known = "loss";
     for (const auto& metric : metrics) {
         if (metric.name == name) return metric.value;
-        known += core::text(known.empty() ? "" : ", ", metric.name);
+        known += core::text(", ", metric.name);
     }
     if (accuracy && name == "accuracy") return *accuracy;
     if (name == "loss") return loss;
-    const std::string remedy =
-        known.empty() ? "pass metrics::list{..} to evaluate()" : core::text("choose one of: ", known);
     core::fail(core::text("there is no metric '", name, "'"),
-               accuracy ? core::text(remedy, known.empty() ? ", or choose accuracy" : ", accuracy") : remedy);
+               core::text(metrics.empty() ? "pass metrics::list{..} to evaluate(), or " : "", "choose one of: ", known,
+                          accuracy ? ", accuracy" : ""));
 }
 
 LOCKSTEP_FUNCTION std::string to_text(const totals& run) {

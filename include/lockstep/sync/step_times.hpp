@@ -109,6 +109,8 @@ public:
         if (overlaps_) clock_.explain_end(wait);
         note(report::activity::waiting, buckets_);
     }
+    /// The rank has waited for something else, while buckets may be under way: that hides none of their time.
+    void waited_beside(time begin) noexcept { clock_.waited(begin, clock::now()); }
     void give_up() noexcept { clock_.give_up(clock::now()); }
 
     [[nodiscard]] clock::duration step_took() const noexcept { return took_; }

@@ -28,6 +28,7 @@
 #include "lockstep/partition/concept.hpp"
 #include "lockstep/partition/data.hpp"
 #include "lockstep/tensor/batch.hpp"
+#include "lockstep/tensor/container.hpp"
 #include "lockstep/tensor/shape.hpp"
 #include "lockstep/train/fits.hpp"
 #include "lockstep/train/plan.hpp"
@@ -111,11 +112,27 @@ template <class Net, std::size_t Shards, std::size_t... Index>
 inline constexpr bool sound_shards<Net, Shards, std::index_sequence<Index...>> =
     (model::bound<Net, Shards, Index>::fits && ...);
 
+/// Whether it is the length of a fit; with a message where not.
+template <class Until>
+[[nodiscard]] constexpr bool check_until() {
+    constexpr bool is_array = tensor::is_container<Until>;
+    static_assert(!is_array,
+                  "lockstep: fit takes a data set and a length: make a set of arrays, const auto set = "
+                  "ls::data::in_memory<Shape, Label>(x, y), or call step(x, y)");
+    static_assert(is_array || is_epochs_or_steps<Until>,
+                  "lockstep: fit runs for epochs{n}, steps{n} or seconds{s}, or to "
+                  "until_epoch{n} or until_step{n}");
+    return is_epochs_or_steps<Until>;
+}
+
 /// Whether a data set is one, and has what the network and the loss take; with a message where not.
 template <class Dataset, class T, class Input, class Label, class Loss>
 [[nodiscard]] constexpr bool check_dataset() {
+    static_assert(!tensor::is_container<Dataset> || is_dataset<Dataset, T>,
+                  "lockstep: a container is no data set: make one of samples and labels in memory, const auto set = "
+                  "ls::data::in_memory<Shape, Label>(x, y), or call step(x, y)");
     static_assert(
-        is_dataset<Dataset, T>,
+        tensor::is_container<Dataset> || is_dataset<Dataset, T>,
         "lockstep: a data set has the types sample and label, size(), and read(rows, x, y), with x a "
         "batch<T, sample> of the plan's precision T and y a std::span<std::int32_t> for classes, a std::span<T> "
         "for a shape");

@@ -67,10 +67,7 @@ public:
     /// Collective.
     template <class Dataset, class Until, class... Observers>
     report::fit_made fit(const Dataset& set, Until until, Observers&&... observers) {
-        static_assert(is_epochs_or_steps<Until>,
-                      "lockstep: fit runs for epochs{n}, steps{n} or seconds{s}, or to "
-                      "until_epoch{n} or until_step{n}");
-        if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset, T, input, label, loss_type>()) {
+        if constexpr (check_until<Until>() && check_dataset<Dataset, T, input, label, loss_type>()) {
             const auto run = [&] { return train::fit(*core_, *this, set, until, observers...); };
             const auto made = core_->on_all_ranks("fit", until.where, run);
             core_->end_if_told(made.stop_signal);
@@ -84,9 +81,9 @@ public:
     template <class Dataset, class Also = metrics::list<>>
     report::evaluation_with<Also> evaluate(const Dataset& set, const Also& also = {},
                                            const std::source_location& where = std::source_location::current()) {
-        constexpr bool metrics_fit = check_metrics<metrics::list_of<Also>, output, label, T>;
-        if constexpr (check_dataset<Dataset, T, input, label, loss_type>() && metrics_fit)
-            return core_->on_all_ranks("evaluate", where, [&] { return forward_alone().evaluate(set, also); });
+        if constexpr (check_dataset<Dataset, T, input, label, loss_type>())
+            if constexpr (check_metrics<metrics::list_of<Also>, output, label, T>)
+                return core_->on_all_ranks("evaluate", where, [&] { return forward_alone().evaluate(set, also); });
         return {};
     }
 
@@ -202,8 +199,7 @@ public:
     }
     /// Writes all of that to FOLDER/step-N, readable by any number of ranks. Of the newest `keep` steps the last
     /// checkpoint stays, others are deleted; 0: all stay. Returns its path. Throws core::error, on all ranks alike,
-    /// where that cannot be: the trainer is as it was, the folder too unless step-N had its name. See
-    /// docs/checkpoints.md. Collective.
+    /// where that cannot be: the trainer is as it was, the folder too unless step-N had its name. Collective.
     auto save(const std::string& folder, std::size_t keep = 0,
               const std::source_location& where = std::source_location::current()) {
         return with_files([&](auto files) { return files.save(*core_, folder, keep, where); });

@@ -465,8 +465,10 @@ LOCKSTEP_FUNCTION std::string watch::why() const {
     if (hopeless_ == reason::differs)
         return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
                           " are in collectives of different kind, size or type, or of different calls");
-    return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
-                      " wait in different calls");
+    const bool look_alike = ranks_[culprit_].last.text() == compose(kind::here, 0, {}).text();
+    return core::text(
+        "ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
+        look_alike ? " wait in calls of different trainers or groups, which look alike" : " wait in different calls");
 }
 
 LOCKSTEP_FUNCTION std::string watch::waited_for() const {

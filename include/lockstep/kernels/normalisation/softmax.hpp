@@ -54,7 +54,8 @@ struct softmax_row {
             if (out) simd::store(out + at, value);
         }
         if (rest > 0) {
-            const batch value = power(remainder);
+            // exp(0) there: minus infinity would raise a floating-point exception.
+            const batch value = power(select(inside, remainder, batch(largest)));
             if (out) simd::store_first(out + at, value, rest);
             // What lies after the row adds nothing, even if all of the row is minus infinity.
             total = total + select(inside, value, batch(T{0}));

@@ -37,7 +37,8 @@ template <class Dataset>
 [[gnu::cold]] void require_samples(const Dataset& set, std::string_view what) {
     if (set.size() == 0)
         core::fail(core::text(data::name_of(set), " has no samples to ", what), "check where it was read from");
-    (void)core::checked_product("bytes for the order of the samples", std::size_t{set.size()}, sizeof(std::uint64_t));
+    (void)core::checked_product("bytes for the order of the samples", static_cast<std::size_t>(set.size()),
+                                sizeof(std::uint64_t));
     data::check_set(set);
 }
 

@@ -239,12 +239,12 @@ struct engine {
                 refuse_norm<network>(change, bad, step + 1);
         // Its messages go before the weights, or they would wait for these.
         if constexpr (network::statistics > 0) {
-            auto watch = clock::now();
+            const auto watch = clock::now();
             if (!observed.finish(rows.rows()) && !is_trial)
                 refuse_step(change, "a mean of what layers observe is not finite", step + 1);
             change.begin();
             observed.absorb(plan.model);
-            totals.seconds.communication_exposed += report::lap(watch);
+            strategy.times().waited_beside(watch);
         }
         const bool finite = strategy.commit(arena[weight_slice], rate, step);
         ++totals.steps;

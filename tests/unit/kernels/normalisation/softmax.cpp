@@ -2,6 +2,7 @@
 #include "lockstep/kernels/normalisation/softmax.hpp"
 
 #include <catch2/catch.hpp>
+#include <cfenv>
 
 #include "reference/kernels.hpp"
 #include "unit/kernels/common.hpp"
@@ -26,6 +27,19 @@ double tolerance(std::size_t n) {
 }
 
 }  // namespace
+
+// A program may trap them.
+TEMPLATE_TEST_CASE("kernels/softmax: usual rows raise no floating-point exception", "[kernels]", float, double) {
+    for (std::size_t n = 1; n < 3 * simd::width<TestType>; ++n) {
+        auto x = uniform<TestType>(3 * n, 1);
+        auto dy = x, y = x;
+        std::feclearexcept(FE_ALL_EXCEPT);
+        (void)kernels::softmax_cross_entropy_rows<TestType>(3, n, x.data(), labels_for(3, n).data(), TestType{1},
+                                                            dy.data(), {1});
+        kernels::softmax<TestType>(3, n, x.data(), y.data(), {1});
+        CHECK(std::fetestexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW) == 0);
+    }
+}
 
 TEMPLATE_TEST_CASE("kernels/softmax: loss and gradient against the reference", "[kernels]", float, double) {
     constexpr std::size_t w = simd::width<TestType>;
