@@ -220,6 +220,15 @@ TEST_CASE("equivalence/workers: power_sgd after plain steps has the same bits on
     CHECK(std::equal(dense.second.begin(), dense.second.begin() + 4, third.second.begin()));
     CHECK(third.second.back() != dense.second.back());
     CHECK(of(error_feedback{warm_up{.inner = power_sgd{.rank = 2}, .start = 3}}, 8) == third);
+    // What is said before the first step is what that sends.
+    on_groups({2}, [&](const mpi::communicator& group) {
+        ls::trainer trainer{group, recipe(net, later(2), 8, 8, 256)};
+        const std::size_t before = trainer.averaging_bytes();
+        for (std::size_t step = 0; step < 3; ++step) {
+            trainer.fit(training.set(), ls::steps{1});
+            CHECK((trainer.averaging_bytes() == before) == (step < 2));
+        }
+    });
 }
 
 TEST_CASE("equivalence/workers: bits, votes and numbers of 16 bits have the same bits on 1, 2, 3, 4, 6 and 8 ranks",

@@ -101,7 +101,7 @@ TEST_CASE("comm/watch: calls that look alike are said to be of different trainer
         mine.run.run(mine.data, mine.work);
     });
     for (const auto& text : survivors.gather_all(std::string_view{found ? found->text : ""}))
-        CHECK_THAT(text, Catch::Matchers::Contains(" wait in calls of different trainers or groups, which look alike; "
+        CHECK_THAT(text, Catch::Matchers::Contains(" wait in different calls, of different trainers or groups; "
                                                    "make the same calls in the same order"));
 }
 

@@ -70,6 +70,12 @@ TEST_CASE("compress/warm_up: through chain, and around what has no ratio", "[com
           chain{top_k{.ratio = 0.25}, quantize{}}.max_bytes<float>(1000) + 1);
     CHECK(max_bytes_at<float>(growing, 1000, 4, {}) ==
           chain{top_k{.ratio = 0.001}, quantize{}}.max_bytes<float>(1000) + 1);
+    // The ratio of what error feedback is around.
+    const warm_up inside{error_feedback{top_k{.ratio = 0.001}}, 1};
+    CHECK_NOTHROW(inside.check());
+    for (std::uint64_t step = 0; step < 5; ++step)
+        CHECK(max_bytes_at<float>(inside, 1000, step, {}) ==
+              max_bytes_at<float>(warm_up{top_k{.ratio = 0.001}, 1}, 1000, step, {}));
     const warm_up<quantize> later{.start = 3};
     CHECK_NOTHROW(later.check());
     CHECK(max_bytes_at<float>(later, 1000, 2, {}) == 4001);

@@ -29,9 +29,8 @@
 
 namespace lockstep::comm {
 
-/// One for all communicators with the same ranks in the same order, made with the first group on one of them and kept
-/// until the end of the program. Its messages have a communicator of their own. They are sent only by ranks that have
-/// waited for 20 ms: to those they wait for; and by a rank that gives up: to all.
+/// One for all communicators with the same ranks in the same order, made with the first group on one of them, for good.
+/// Messages have a communicator of their own; ranks that have waited for 20 ms send them, or one that gives up, to all.
 class watch {
 public:
     /// `made`: a duplicate for these messages alone.
@@ -462,13 +461,12 @@ LOCKSTEP_FUNCTION std::string watch::report() const {
 
 LOCKSTEP_FUNCTION std::string watch::why() const {
     if (hopeless_ == reason::gone) return core::text("rank ", culprit_, " has left what others wait for");
-    if (hopeless_ == reason::differs)
-        return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
-                          " are in collectives of different kind, size or type, or of different calls");
-    const bool look_alike = ranks_[culprit_].last.text() == compose(kind::here, 0, {}).text();
-    return core::text(
-        "ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
-        look_alike ? " wait in calls of different trainers or groups, which look alike" : " wait in different calls");
+    const bool alike = ranks_[culprit_].last.text() == compose(kind::here, 0, {}).text();
+    return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
+                      hopeless_ == reason::differs
+                          ? " are in collectives of different kind, size or type, or of different calls"
+                          : " wait in different calls",
+                      alike ? ", of different trainers or groups" : "");
 }
 
 LOCKSTEP_FUNCTION std::string watch::waited_for() const {

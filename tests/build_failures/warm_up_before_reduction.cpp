@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A reduction is not what comes before a compressor.
+// build error: lockstep: a warm_up around a reduction begins with all numbers, and no reduction is .first
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/power_sgd.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/warm_up.hpp"
+
+using namespace lockstep::compress;
+
+int main() {
+    const warm_up one{.inner = quantize{}, .start = 3, .first = power_sgd{}};
+    return one.start > 0 ? 0 : 1;
+}
