@@ -282,7 +282,7 @@ def methods(run):
     norm."""
     found = []
     for net, hosts, rate in CLUSTERS:
-        size = run.few("--seconds 0.3 --turns 6", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
+        size = run.few("--seconds 0.4 --turns 4", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
         if net == "cd_dnn":
             size = run.few("--seconds 1 --turns 1", "--seconds 0.1 --turns 1 --methods none,topk")
         lines = run.records(ON_CLUSTER + "@bench_methods --net {net} " + size, net=net, hosts=hosts, rate=rate)
