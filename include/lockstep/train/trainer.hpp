@@ -67,12 +67,13 @@ public:
     /// Collective.
     template <class Dataset, class Until, class... Observers>
     report::fit_made fit(const Dataset& set, Until until, Observers&&... observers) {
-        if constexpr (check_until<Until>() && check_dataset<Dataset, T, input, label, loss_type>()) {
-            const auto run = [&] { return train::fit(*core_, *this, set, until, observers...); };
-            const auto made = core_->on_all_ranks("fit", until.where, run);
-            core_->end_if_told(made.stop_signal);
-            return made;
-        }
+        if constexpr (check_until<Until>())
+            if constexpr (check_dataset<Dataset, T, input, label, loss_type>()) {
+                const auto run = [&] { return train::fit(*core_, *this, set, until, observers...); };
+                const auto made = core_->on_all_ranks("fit", until.where, run);
+                core_->end_if_told(made.stop_signal);
+                return made;
+            }
         return {};
     }
 
