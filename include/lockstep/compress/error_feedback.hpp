@@ -119,7 +119,7 @@ struct error_feedback {
 /// as soon as the last one is encoded. Summed over workers, mean + e = p up to one rounding of each number of a worker
 /// and those of the reduction.
 template <class Inner>
-    requires Reduction<Inner> || Reduction<Inner, double>
+    requires is_reduction<Inner>
 struct error_feedback<Inner> {
     Inner inner;
 

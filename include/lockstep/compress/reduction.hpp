@@ -150,6 +150,10 @@ concept Reduction = std::copy_constructible<R> && requires {
     requires noexcept(reduction.decode_own(in, result, scale, mean));
 } && detail::has_rounds<R, T>;
 
+/// For numbers of one type or the other.
+template <class R>
+inline constexpr bool is_reduction = Reduction<R> || Reduction<R, double>;
+
 /// See Reduction; 0 where a reduction does not say.
 template <class R>
 [[nodiscard]] constexpr std::uint64_t plain_steps(const R& reduction) {

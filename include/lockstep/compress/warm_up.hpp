@@ -26,9 +26,6 @@
 
 namespace lockstep::compress {
 
-template <class R>
-inline constexpr bool is_reduction = Reduction<R> || Reduction<R, double>;
-
 /// Steps 0 .. start - 1: `first`, all numbers as they are. Then `each` steps (an epoch) for each of four ratios, those
 /// of deep gradient compression (Lin et al., ICLR 2018), of which the fifth is 0.001, but none below that of `inner`;
 /// then `inner` for good. each = 0, or an inner compressor without a ratio: no such ratios, `inner` from `start` on.

@@ -293,7 +293,7 @@ LOCKSTEP_FUNCTION std::string replaced_output(const std::string& path) {
         fail(text("cannot write ", path, ": it is ", S_ISDIR(about.st_mode) ? "a directory" : "no regular file"),
              "name a file: a file that is written as a whole would replace what is there");
     detail::require_folder(path, folder_of(target));
-    // Not even a user who may write to both may replace a file of another one in a sticky folder; nobody, a mount.
+    // In a sticky folder a file of another user stays, even where both may be written. So does the root of a mount.
     struct stat folder {};
     if (::stat(target.c_str(), &about) == 0 && ::stat(folder_of(target).c_str(), &folder) == 0) {
         const uid_t user = ::geteuid();
