@@ -49,17 +49,19 @@ public:
         : of_{of},
           dense_{of, arena},
           messages_{of, compressor{settings.as_one()}, arena},
-          sums_{of, settings.sending(), messages_.compressor().inner, messages_.state(), arena},
+          sums_{of, settings.sending(), messages_.state(), arena},
           tried_(settings.candidates.size()) {
         std::size_t compressors = 0;
         for (const compress::candidate& one : settings.candidates)
             message_numbers_.push_back(one.compressor() != nullptr ? ++compressors : 0);
+        compressed_.resize(1 + compressors);
         sum_ = sums_.size();
         std::size_t longest = 0, scratch = 0;
         const compress::one_of all = settings.as_one();
         for (const piece& one : of.deal.pieces) {
-            if (is_dense(one)) continue;
-            compressed_ += one.count;
+            for (std::size_t number = 0; number <= compressors; ++number)
+                if (!all.candidates[number].is_dense({one.rows, one.columns})) compressed_[number] += one.count;
+            has_matrices_ = has_matrices_ || !one.is_vector();
             longest = std::max(longest, one.count);
             scratch = std::max(scratch, all.template scratch_size<T>(one.count));
         }
@@ -190,8 +192,9 @@ public:
             const trial& one = tried_[which];
             const std::size_t sum = sums_.find(which + 1);
             const bool is_sum = sum < sums_.size();
-            const auto compressed = static_cast<double>(
-                is_sum ? sums_.with(sum, [](const auto& rounds) { return rounds.compressed(); }) : compressed_);
+            const auto compressed =
+                static_cast<double>(is_sum ? sums_.with(sum, [](const auto& rounds) { return rounds.compressed(); })
+                                           : compressed_[message_numbers_[which]]);
             candidate_cost next;
             // A trial of messages lies in the cache: residuals come from memory, and sums go there.
             const double passes = is_sum ? 0 : 2 * each_pass * numbers;
@@ -230,9 +233,6 @@ private:
         least = least == 0 ? seconds : std::min(seconds, 1.25 * least);
     }
 
-    [[nodiscard]] bool is_dense(const piece& one) const {
-        return messages_.compressor().is_dense({one.rows, one.columns});
-    }
     /// f(what sums the step that was started last). `self`: *this, const or not.
     template <class Self, class F>
     static decltype(auto) started(Self& self, const F& f) {
@@ -259,28 +259,28 @@ private:
         return started(*this, [&](auto& one) -> bool { return step(one); });
     }
 
-    /// As error feedback does it, without a residual, on pieces spread over the gradient of the first worker.
+    /// As error feedback does it, without a residual, on matrices spread over the gradient of the first worker.
     [[gnu::cold]] void try_candidates() {
         using clock = std::chrono::steady_clock;
         const auto seconds = [](clock::duration some) { return std::chrono::duration<double>(some).count(); };
         const auto begun = clock::now();
         const auto& all = messages_.compressor().inner.candidates;
-        const std::size_t each = compressed_ / most_tried + 1;
+        const std::size_t each = compressed_[0] / most_tried + 1;
         const std::span<std::byte> room = (*arena_)[message_];
         std::vector<trial> found(tried_.size(),
                                  {std::numeric_limits<double>::max(), std::numeric_limits<double>::max()});
         std::size_t number = 0;
         tried_squares_ = 0;
         for (const piece& one : of_.deal.pieces) {
-            if (is_dense(one) || number++ % each != 0) continue;
+            if ((one.is_vector() && has_matrices_) || number++ % each != 0) continue;
             const std::span<const T> values = std::span<const T>{gradient_}.subspan(one.first, one.count);
             const std::span<T> rest = (*arena_)[rest_].first(one.count);
             double squares = 0;
             for (const T value : values) squares += static_cast<double>(value) * static_cast<double>(value);
             tried_squares_ += squares;
             for (std::size_t which = 0; which < tried_.size(); ++which) {
-                if (message_numbers_[which] == 0) continue;
                 const auto& candidate = all[message_numbers_[which]];
+                if (message_numbers_[which] == 0 || candidate.is_dense({one.rows, one.columns})) continue;
                 const auto begin = clock::now();
                 std::ranges::copy(values, rest.begin());
                 const std::size_t bytes = candidate.encode_snapped(
@@ -321,7 +321,7 @@ private:
                 found[sums_.candidate(sum) - 1] = {one.encode, one.finish, one.squares, one.lost};
             });
         for (std::size_t which = 0; which < found.size(); ++which) {
-            if (message_numbers_[which] != 0 && compressed_ == 0) continue;
+            if (found[which].encode == std::numeric_limits<double>::max()) continue;  // it had no piece
             keep(tried_[which].encode, found[which].encode);
             keep(tried_[which].decode, found[which].decode);
             tried_[which].squares = found[which].squares;
@@ -343,7 +343,8 @@ private:
     tensor::slots<T> slots_;
     std::vector<trial> tried_;                  // of each candidate
     std::vector<std::size_t> message_numbers_;  // of each: among those of messages_; 0: a reduction
-    std::size_t compressed_ = 0;                // numbers that are not dense for all candidates of messages_
+    std::vector<std::size_t> compressed_;       // numbers that each candidate of messages_ does not leave dense
+    bool has_matrices_ = false;                 // then vectors are not tried
     double trial_seconds_ = 0;
     double tried_squares_ = 0;  // of the pieces that the last trial was tried on
     std::span<T> gradient_;

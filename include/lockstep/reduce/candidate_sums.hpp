@@ -11,7 +11,6 @@
 
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/parts/candidate.hpp"
-#include "lockstep/compress/parts/one_of.hpp"
 #include "lockstep/core/owned_list.hpp"
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/rounds.hpp"
@@ -29,19 +28,15 @@ class candidate_sums {
     using any_sum = std::variant<sum_of<compress::candidate::one_sum>, sum_of<compress::candidate::two_sums>>;
 
 public:
-    /// `compressors`: the other candidates; a tensor that one of them leaves dense is dense for all. `residual`:
-    /// theirs.
+    /// `residual`: that of messages.
     [[gnu::cold]] candidate_sums(const bucket& of, const std::vector<compress::candidate>& candidates,
-                                 const compress::one_of& compressors, tensor::slice<T> residual, tensor::arena& arena) {
+                                 tensor::slice<T> residual, tensor::arena& arena) {
         for (std::size_t which = 0; which < candidates.size(); ++which)
             candidates[which].with_reduction([&](const auto& reduction) {
                 using sum = sum_of<std::remove_cvref_t<decltype(reduction)>>;
                 bucket seen = of;
                 if (reduction.sees_whole_tensors()) seen.deal.pieces = whole_tensors(of.deal.pieces);
-                shared_residual<T> shares{residual, {}};
-                for (const piece& one : seen.deal.pieces)
-                    shares.dense.push_back(compressors.is_dense({one.rows, one.columns}));
-                sums_.add(std::in_place_type<sum>, seen, compress::error_feedback{reduction}, arena, &shares);
+                sums_.add(std::in_place_type<sum>, seen, compress::error_feedback{reduction}, arena, &residual);
                 numbers_.push_back(which + 1);
             });
     }

@@ -42,14 +42,6 @@ struct part_of_rounds {
     compress::reduction_sizes<Rounds> sizes{};
 };
 
-/// One residual of several reducers of a bucket, one of which has each step, laid out as those of error_feedback.
-/// What another reducer has left of a piece that is added as it is goes with it.
-template <class T>
-struct shared_residual {
-    tensor::slice<T> numbers;
-    std::vector<bool> dense;  ///< pieces that none of them compresses
-};
-
 /// Seconds for a number, and the squares of what was tried and of what is left of it; infinite where it is not finite.
 struct reduction_trial {
     double encode = 0, finish = 0, squares = 0, lost = 0;
@@ -74,8 +66,10 @@ class rounds {
     using summed = std::conditional_t<R::rounds[K] == compress::algebra::max, largest<T>, encoded<K>>;
 
 public:
+    /// `residual`: of several reducers of a bucket, one of which has each step, laid out as that of error_feedback.
+    /// What another reducer has left of a piece that is added as it is goes with it.
     [[gnu::cold]] rounds(const bucket& of, const R& reduction, tensor::arena& arena,
-                         const shared_residual<T>* residual = nullptr)
+                         const tensor::slice<T>* residual = nullptr)
         : reduction_{reduction},
           slots_{compress::slots_of(reduction)},
           n_{of.n},
@@ -86,7 +80,7 @@ public:
           shares_residual_{residual != nullptr},
           inside_{worker_sum<T>::make(of, arena)},
           is_plain_{compress::plain_steps(reduction) > 0} {
-        lay_out(residual);
+        lay_out();
         ordered_ = worker_fold::in_order(deal_.own, deal_.workers);
         unordered_ = worker_fold::in_any_order(own());
         std::size_t data_bytes = 0, work_bytes = inside_ ? inside_->work_size() * sizeof(T) : 0;
@@ -100,7 +94,7 @@ public:
         });
         dense_sum_ = make_sum<T>(of, dense_length_, true);
         state_ = shares_residual_
-                     ? residual->numbers
+                     ? *residual
                      : arena.reserve<T>(core::checked_product("numbers of a reduction", slots_, own(), of.n));
         shared_ = arena.reserve<T>(shared_length_);
         kept_ = arena.reserve<T>(core::checked_product("numbers of a reduction", own(), kept_length_));
@@ -288,14 +282,13 @@ private:
                                     .speaks = is_first_});
     }
 
-    [[gnu::cold]] void lay_out(const shared_residual<T>* residual) {
+    [[gnu::cold]] void lay_out() {
         constexpr std::string_view what = "elements of a round";
         for (const piece& one : deal_.pieces) {
             part next{.what = one, .shape = {1, one.count}};
             if (one.count == one.rows * one.columns) next.shape = {one.rows, one.columns};
             // A segment of a matrix is none of one extent.
-            next.is_dense = compress::is_dense(reduction_, compress::matrix{one.rows, one.columns}) ||
-                            (residual != nullptr && residual->dense[parts_.size()]);
+            next.is_dense = compress::is_dense(reduction_, compress::matrix{one.rows, one.columns});
             if (next.is_dense) {
                 next.dense = dense_length_;
                 dense_length_ += one.count;

@@ -32,12 +32,16 @@ std::vector<float> draws(std::size_t n, std::uint64_t seed) {
 
 /// A message of x as `of` writes it, with this state.
 template <class C>
-std::vector<std::byte> message_of(const C& of, const std::vector<float>& x, std::vector<float>& state) {
+std::vector<std::byte> message_of(const C& of, const std::vector<float>& x, std::vector<float>& state,
+                                  const origin& from) {
     std::vector<double> room(of.template max_bytes<float>(x.size()) / 8 + 1);
     std::vector<float> scratch(scratch_size<float>(of, x.size()));
     const auto bytes = std::as_writable_bytes(std::span{room});
-    const std::size_t length = of.encode(encoding<float>{
-        .values = x, .message = bytes, .state = {state.data(), slots_of(of), x.size(), x.size()}, .scratch = scratch});
+    const std::size_t length = of.encode(encoding<float>{.values = x,
+                                                         .message = bytes,
+                                                         .state = {state.data(), slots_of(of), x.size(), x.size()},
+                                                         .scratch = scratch,
+                                                         .from = from});
     return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)};
 }
 
@@ -47,38 +51,46 @@ TEST_CASE("compress/adaptive: one of several compressors writes its messages, an
     const std::vector<any> inside{any{none{}}, any{top_k{.ratio = 0.1}}, any{quantize{.bits = 4, .bucket = 50}}};
     one_of all{.candidates = inside};
     CHECK(all.changes() == std::vector<std::uint64_t>{1, 2});
-    CHECK(all.is_dense({1, 10}));  // top_k leaves it out
-    CHECK_FALSE(all.is_dense({2, 10}));
-    for (const std::size_t n : {1U, 7U, 1000U}) {
-        const auto x = draws(n, n);
-        std::size_t most = 0;
-        for (std::size_t which = 0; which < inside.size(); ++which) {
-            all.chosen = which;
-            std::vector<float> state(n);
-            const auto message = message_of(all, x, state);
-            CHECK(message == message_of(inside[which], x, state));
-            CHECK(all.max_bytes<float>(n, which, {}) == inside[which].max_bytes<float>(n));
-            CHECK(message.size() <= all.max_bytes<float>(n, which, {}));
-            most = std::max(most, all.max_bytes<float>(n, which, {}));
-            std::vector<float> sum(n, 1), expected(n, 1);
-            all.decode_add(std::span<const std::byte>{message}, 0.5F, std::span{sum});
-            inside[which].decode_add(std::span<const std::byte>{message}, 0.5F, std::span{expected});
-            CHECK(sum == expected);
+    const std::size_t sizes[] = {1, 7, 1000};
+    for (const std::size_t n : sizes) {
+        // Of a vector, which top_k leaves dense, and of a matrix.
+        for (const origin& from : {origin{.rows = 1, .columns = n}, origin{.rows = 2, .columns = n + 1}}) {
+            CAPTURE(n, from.rows);
+            const auto x = draws(n, n);
+            for (std::size_t which = 0; which < inside.size(); ++which) {
+                all.chosen = which;
+                const std::size_t sends = which == 1 && from.rows == 1 ? 0 : which;
+                std::vector<float> state(n);
+                auto message = message_of(all, x, state, from);
+                auto expected_message = message_of(inside[sends], x, state, from);
+                expected_message.push_back(static_cast<std::byte>(sends));
+                CHECK(message == expected_message);
+                CHECK(all.max_bytes<float>(n, which, from) == 1 + inside[sends].max_bytes<float>(n));
+                CHECK(all.max_bytes<float>(n, which, from) <= all.max_bytes<float>(n));
+                std::vector<float> sum(n, 1), expected(n, 1);
+                all.chosen = 0;  // messages say whose they are
+                all.decode_add(std::span<const std::byte>{message}, 0.5F, std::span{sum});
+                expected_message.pop_back();
+                inside[sends].decode_add(std::span<const std::byte>{expected_message}, 0.5F, std::span{expected});
+                CHECK(sum == expected);
+            }
         }
-        CHECK(all.max_bytes<float>(n) == most);
     }
 }
 
 TEST_CASE("compress/adaptive: one residual for all candidates, which a dense message empties") {
     error_feedback<one_of> all{adaptive{.candidates = {top_k{.ratio = 0.1}, quantize{.bits = 4}}}.as_one()};
     const std::size_t n = 500;
+    // Of a vector top_k sends all, too.
+    const std::size_t rows = GENERATE(2U, 1U);
+    const origin from{.rows = rows, .columns = n};
     std::vector<float> residual(n);
     const std::size_t order[] = {1, 2, 1, 1, 0, 2, 0, 0, 1};
     for (std::size_t step = 0; step < std::size(order); ++step) {
         const auto g = draws(n, 10 + step);
         const std::vector<float> before = residual;
         all.inner.chosen = order[step];
-        const auto message = message_of(all, g, residual);
+        const auto message = message_of(all, g, residual, from);
         std::vector<float> sent(n);
         all.decode_add(std::span<const std::byte>{message}, 1.0F, std::span{sent});
         INFO("step " << step);
@@ -89,7 +101,7 @@ TEST_CASE("compress/adaptive: one residual for all candidates, which a dense mes
                 CHECK(sent[i] + residual[i] == Approx(p).epsilon(1e-5).margin(1e-7));
             else
                 CHECK(sent[i] + residual[i] == p);
-            if (order[step] == 0) CHECK((sent[i] == p && residual[i] == 0));
+            if (order[step] == 0 || (order[step] == 1 && rows == 1)) CHECK((sent[i] == p && residual[i] == 0));
         }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// One of several compressors for each message, which says by its last byte whose it is: what by_layer and warm_up
-// share.
+// One of several compressors for each message, which says by its last byte whose it is: what by_layer, warm_up and
+// one_of share.
 // Tested by tests/unit/compress/by_layer.cpp.
 
 #include <algorithm>
