@@ -28,8 +28,8 @@
 
 namespace lockstep::compress {
 
-/// plan::compressor = adaptive{}: each layer of at least `least_numbers` parameters has the candidate with which the
-/// step is predicted to be shortest, or is dense; smaller neighbours share a choice, together until they have as many.
+/// plan::compressor = adaptive{}: each layer has the candidate with which the step is predicted to be shortest, or is
+/// dense; neighbours, from the last to the first, share a choice until they have `least_numbers` parameters together.
 /// These are the buckets of the run, whatever plan::bucket is. Dense costs what it costs without a compressor: owners
 /// of strips add, update and hand out. Layers begin dense. After steps 3, 12, 50 and 200, then every `period` steps,
 /// from the third time on at most so often that it takes 1 % of the run, and where steps take half as long again as
@@ -39,7 +39,7 @@ namespace lockstep::compress {
 /// `margin`, early in a run 30 %. Ten steps later (more where they are short, for 30 ms, 30 at most) the measured step
 /// has to be shorter than before, or the change is taken back. What hidden messages take from the core that computes is
 /// seen by one attempt of as many steps with the least messages that could pay; then up to three candidates everywhere
-/// that are predicted to take at most a quarter more than the choice of the model are tried as well, for as many steps
+/// that are predicted to take at most a quarter of a step more than the choice are tried as well, for as many steps
 /// each. A candidate is not chosen where |g - decoded| > max_error |g| on some rank; in a critical phase of the layer
 /// (the norm of its gradient has changed by critical_change since the last decision, or there was none) where it is >
 /// critical_error |g|. Around all candidates is one error feedback: p = g + e, e = p - decoded. They keep no state for
@@ -56,7 +56,7 @@ struct adaptive {
     double critical_error = 0.98;                       ///< in place of max_error in critical phases, where it is less
     double critical_change = 0.5;                       ///< of the norm, relative, that makes a phase critical
     double margin = 0.02;                               ///< share of the step that another choice has to save
-    std::size_t least_numbers = std::size_t{1} << 16U;  ///< parameters of layers with a choice of their own
+    std::size_t least_numbers = std::size_t{1} << 16U;  ///< parameters that share a choice, at least
     std::optional<choice_list> replay{};                ///< in place of measured choices
     std::function<void(std::string_view)> tell{};       ///< on rank 0: a line for each decision
     compress::statistics* statistics = nullptr;         ///< of what candidates send, as for compress::measured

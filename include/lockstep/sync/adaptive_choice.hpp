@@ -142,8 +142,8 @@ public:
 private:
     /// What has to be saved where few steps have been measured.
     static constexpr double early_margin = 0.3;
-    /// Of what the best choice is predicted to take.
-    static constexpr double rival_share = 1.25;
+    /// Of a step: what the best choice is predicted to take, or has taken, whichever is longer.
+    static constexpr double rival_share = 0.25;
     static constexpr std::size_t most_rivals = 3;
     /// Beside layers encoding and decoding may take so much less than alone.
     static constexpr double least_coding = 0.25;
@@ -188,7 +188,7 @@ private:
     /// many seconds, if there is one; there is none where layers are dense and no attempt has been made.
     [[nodiscard, gnu::cold]] bool try_rival(choice& best, double seconds) {
         if (!allows_rivals_ || (!has_attempted_ && is_all_dense(best))) return false;
-        if (!has_rivals_) list_rivals(best);
+        if (!has_rivals_) list_rivals(best, seconds);
         if (rivals_.empty()) return false;
         has_rivals_ = is_rival_ = true;
         back_ = std::exchange(best, std::move(rivals_.back()));
@@ -198,11 +198,12 @@ private:
     }
     /// Each candidate in all buckets where it is allowed, in the others what `best` has; and dense, where enough steps
     /// of it have not been seen, as after a resume. Those few that are predicted to take the least, and not much more
-    /// than `best`.
-    [[gnu::cold]] void list_rivals(const choice& best) {
+    /// than `best`, with which a step has taken so many seconds: the model may know only some of them.
+    [[gnu::cold]] void list_rivals(const choice& best, double seconds) {
         const planner::step_model model = planner::with_drag(model_, measured_with_, drag_);
         const planner::compression_rule rule = rule_of(settings_.margin);
-        const double most = rival_share * planner::step_seconds(model, best);
+        const double least = planner::step_seconds(model, best);
+        const double most = least + rival_share * std::max(least, seconds);
         std::vector<std::pair<double, choice>> found;
         for (std::size_t candidate = dense_seen_ > 0 ? 1 : 0; candidate < barred_[0].size(); ++candidate) {
             choice all = best;

@@ -78,22 +78,15 @@ template <class Network>
 }
 
 /// The same for a plan with this compressor. What chooses among compressors cuts buckets by its own settings, which are
-/// the recipe's: a layer of at least `least_numbers` parameters alone, smaller neighbours together until they have as
-/// many.
+/// the recipe's.
 template <class Network, class Compressor>
 [[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets([[maybe_unused]] const Compressor& of,
                                                                 [[maybe_unused]] std::size_t least,
                                                                 std::span<const bool> by_factors = {}) {
-    if constexpr (compress::adapts<Compressor>) {
-        std::array<bool, Network::size> alone{};
-        for (std::size_t layer = 0; layer < Network::size; ++layer)
-            alone[layer] = Network::facts[layer].parameters_here >= of.least_numbers;
-        auto out = make_buckets<Network>(of.least_numbers, alone);
-        for (auto& one : out) one.by_factors = false;
-        return out;
-    } else {
+    if constexpr (compress::adapts<Compressor>)
+        return make_buckets<Network>(of.least_numbers);
+    else
         return make_buckets<Network>(least, by_factors);
-    }
 }
 
 /// What a compressor sees of a bucket: tensors of more than `segment` numbers in segments, counted from their start; 0:

@@ -483,6 +483,16 @@ TEST_CASE("sync/adaptive_choice: one candidate everywhere is tried as well, and 
         CHECK(verdict.next == choice{1, 2});
         CHECK_FALSE(begin(quick, slow).is_attempt);
     }
+    SECTION("a quarter of a step that takes longer than it is predicted to is more") {
+        model.buckets[1].candidates[1].encode = 3.1;
+        model.buckets[0].candidates[2].encode = 3.1;
+        const double predicted = step_seconds(model, choice{1, 2});
+        for (const double times : {1.0, 3.0}) {
+            adaptive_choice of{2, 2, {.overlaps = false}};
+            of.links_are(links(1e-6));
+            CHECK(of.decide({1, 2}, {.alone = model, .step = times * predicted}).is_attempt == (times > 2));
+        }
+    }
     SECTION("after a hidden attempt that was in vain it has to save the margin against dense") {
         step_model two = hidden(20, {0.1, 1, 0.1, 0, 0.5});
         two.buckets[0].candidates.push_back({0.2, 1, 0.1, 0, 0.5});
