@@ -4,10 +4,11 @@
 //     [--seconds 2] [--turns 3] [--methods none,topk,..,adaptive] [--transport automatic|messages]
 //     [--links 10gbit,100mbit,10gbit [--steps 300]]
 // A JSON line for each: step_ms is the median of the last third of the steps, on the slowest rank, the least over
-// turns, as what else the machine does adds to it. A method has about so many seconds in a turn, and at least 5 steps;
-// adaptive 150, in which its early decisions are made and looked at, which stderr shows. Methods have a worker on each
-// rank and the settings of a table below. by_layer, warm_up and two_sided send what the compressors in them send, and
-// so do the optimizers of deep gradient compression and 1-bit Adam: they are no methods of their own here.
+// turns, as what else the machine does adds to it; median_ms the median over turns. A method has about so many seconds
+// in a turn, and at least 5 steps; adaptive 150, in which its early decisions are made and looked at, which stderr
+// shows. Methods have a worker on each rank and the settings of a table below. by_layer, warm_up and two_sided send
+// what the compressors in them send, and so do the optimizers of deep gradient compression and 1-bit Adam: they are no
+// methods of their own here.
 // --links: each method is trained once, for so many steps at each of these rates of the cluster's links; a line for
 // each rate, with the seconds of all its steps and how many passed before they were as fast as the last ones.
 

@@ -26,6 +26,7 @@
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/random_block.hpp"
+#include "lockstep/compress/scaled_sign.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/sync/adaptive.hpp"
@@ -186,14 +187,19 @@ TEST_CASE(
         ls::trainer plain{group, recipe(ls::compress::error_feedback{one}, 4, 8)};
         losses seen;
         plain.fit(training.set(), ls::steps{steps}, seen);
-        const adaptive always{
-            .candidates = {one}, .least_numbers = 200, .replay = choice_list::parse("0 0 1\n0 4 1\n0 7 1\n")};
-        const outcome chosen = run(group, always, 4, 8);
-        CHECK(chosen.weights == plain.weights_hash());
-        CHECK(chosen.losses == seen.values);
+        // Alone, and beside others that leave vectors dense, or do not.
+        for (const auto& candidates : std::vector<std::vector<ls::compress::candidate>>{
+                 {one}, {one, ls::compress::top_k{.ratio = 0.1}, ls::compress::scaled_sign{}}}) {
+            const adaptive always{
+                .candidates = candidates, .least_numbers = 200, .replay = choice_list::parse("0 0 1\n0 4 1\n0 7 1\n")};
+            const outcome chosen = run(group, always, 4, 8);
+            CHECK(chosen.weights == plain.weights_hash());
+            CHECK(chosen.losses == seen.values);
+        }
     };
     on_groups({3}, [&](const mpi::communicator& group) {
         compare(group, ls::compress::top_k{.ratio = 0.05});
+        compare(group, ls::compress::quantize{.bits = 4, .bucket = 64});
         compare(group, ls::compress::power_sgd{.rank = 1});
         compare(group, ls::compress::random_block{.ratio = 0.2});
     });
