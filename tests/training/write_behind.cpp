@@ -95,6 +95,19 @@ TEST_CASE("a signal after the last step waits for what a thread writes, and save
     }
 }
 
+TEST_CASE("what a thread writes is where its run was asked to, wherever the program has gone", "[training]") {
+    const mpi::communicator world;
+    const support::shared_folder folder;
+    const std::filesystem::path before = std::filesystem::current_path();
+    ls::trainer trainer{world, support::large_recipe()};
+    std::filesystem::current_path(folder.path);
+    const auto under_way = trainer.save_behind("runs");
+    std::filesystem::current_path("/");
+    CHECK(under_way->commit(0) == folder.path + "/runs/step-0");
+    CHECK(std::filesystem::exists(folder.path + "/runs/step-0/manifest.json"));
+    std::filesystem::current_path(before);
+}
+
 TEST_CASE("ranks wait for one whose disk takes longer than their timeout", "[training]") {
     const mpi::communicator world;
     if (world.size() != 2) return;

@@ -39,15 +39,16 @@ namespace lockstep::compress {
 /// `margin`, early in a run 30 %. Ten steps later (more where they are short, for 30 ms, 30 at most) the measured step
 /// has to be shorter than before, or the change is taken back. What hidden messages take from the core that computes is
 /// seen by one attempt of as many steps with the least messages that could pay; then up to three candidates everywhere
-/// that are predicted to take at most a quarter of a step more than the choice are tried as well, for as many steps
-/// each. A candidate is not chosen where |g - decoded| > max_error |g| on some rank; in a critical phase of the layer
-/// (the norm of its gradient has changed by critical_change since the last decision, or there was none) where it is >
-/// critical_error |g|. Around all candidates is one error feedback: p = g + e, e = p - decoded. They keep no state for
-/// workers. When a layer becomes dense, its p travels whole in one step. When one is compressed again, ranks gather the
-/// slots of the optimizer. The bits of a run follow from the list of choices (trainer.compression_choices()), which
-/// `replay` repeats, on any number of ranks. Sources: "On the utility of gradient compression" (Agarwal et al., MLSys
-/// 2022) for when it pays; Seide et al. (Interspeech 2014) for error feedback; "Accordion" (Agarwal et al., MLSys 2021)
-/// for critical phases, there by norms of gradients that are summed over epochs.
+/// that are predicted to take at most a quarter of a step more than the choice, or a whole one where dense would take
+/// longer still, are tried as well, for as many steps each. A candidate is not chosen where |g - decoded| > max_error
+/// |g| on some rank; in a critical phase of the layer (the norm of its gradient has changed by critical_change since
+/// the last decision, or there was none) where it is > critical_error |g|. Around all candidates is one error feedback:
+/// p = g + e, e = p - decoded. They keep no state for workers. When a layer becomes dense, its p travels whole in one
+/// step. When one is compressed again, ranks gather the slots of the optimizer. The bits of a run follow from the list
+/// of choices (trainer.compression_choices()), which `replay` repeats, on any number of ranks. Sources: "On the utility
+/// of gradient compression" (Agarwal et al., MLSys 2022) for when it pays; Seide et al. (Interspeech 2014) for error
+/// feedback; "Accordion" (Agarwal et al., MLSys 2021) for critical phases, there by norms of gradients that are summed
+/// over epochs.
 struct adaptive {
     /// Candidate 1, 2, ..; 0 is dense.
     std::vector<candidate> candidates = usual_candidates();

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -92,6 +93,8 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
 /// The names in it are on the disk.
 [[gnu::cold]] inline void flush_folder(const std::string& path) { core::flush_to_disk(path, path, true); }
 [[gnu::cold]] void rename(const std::string& from, const std::string& to);
+/// The same one after the program has gone to another folder; as it is where nothing is known of this one.
+[[nodiscard, gnu::cold]] std::string absolute(const std::string& path);
 /// Names in it, in no order, but for . and ..; none where there is no such folder.
 [[nodiscard, gnu::cold]] std::vector<std::string> names_in(const std::string& folder);
 /// Throws core::error where this user may not look.
@@ -236,6 +239,12 @@ LOCKSTEP_FUNCTION void placed_file::flush() const {
 
 LOCKSTEP_FUNCTION void placed_file::close() {
     if (open_.is_open() && ::close(open_.release()) != 0 && errno != EINTR) fail("write");
+}
+
+LOCKSTEP_FUNCTION std::string absolute(const std::string& path) {
+    if (path.empty() || path.front() == '/') return path;
+    const std::unique_ptr<char, void (*)(void*)> here{::getcwd(nullptr, 0), &std::free};
+    return here == nullptr ? path : core::text(here.get(), "/", path);
 }
 
 LOCKSTEP_FUNCTION void make_folders(const std::string& path, bool stay) {

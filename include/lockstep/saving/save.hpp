@@ -292,7 +292,7 @@ LOCKSTEP_FUNCTION std::string save(const comm::group& ranks, const std::string& 
 
 LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::string& folder, manifest facts,
                                          const state_parts& parts, const state_layout& layout)
-    : ranks_{ranks}, to_{ranks, folder, std::move(facts), layout}, runs_{layout.runs(parts, false)} {
+    : ranks_{ranks}, to_{ranks, absolute(folder), std::move(facts), layout}, runs_{layout.runs(parts, false)} {
     const auto begin = [&] {
         require_threads();
         std::size_t bytes = 0;

@@ -142,8 +142,9 @@ public:
 private:
     /// What has to be saved where few steps have been measured.
     static constexpr double early_margin = 0.3;
-    /// Of a step: what the best choice is predicted to take, or has taken, whichever is longer.
-    static constexpr double rival_share = 0.25;
+    /// Of a step: what the best choice is predicted to take, or has taken, whichever is longer. The second for rivals
+    /// that are predicted to take less than dense.
+    static constexpr double rival_share = 0.25, rival_share_below_dense = 1;
     static constexpr std::size_t most_rivals = 3;
     /// Beside layers encoding and decoding may take so much less than alone.
     static constexpr double least_coding = 0.25;
@@ -203,7 +204,7 @@ private:
         const planner::step_model model = planner::with_drag(model_, measured_with_, drag_);
         const planner::compression_rule rule = rule_of(settings_.margin);
         const double least = planner::step_seconds(model, best);
-        const double most = least + rival_share * std::max(least, seconds);
+        const double step = std::max(least, seconds), dense = planner::step_seconds(model, choice(best.size()));
         std::vector<std::pair<double, choice>> found;
         for (std::size_t candidate = dense_seen_ > 0 ? 1 : 0; candidate < barred_[0].size(); ++candidate) {
             choice all = best;
@@ -212,8 +213,9 @@ private:
                     all[bucket] = candidate;
             const bool is_known =
                 all == best || (candidate > 0 && std::ranges::find(measured_ones_, all) != measured_ones_.end());
-            if (const double predicted = planner::step_seconds(model, all); !is_known && predicted <= most)
-                found.emplace_back(predicted, std::move(all));
+            const double predicted = planner::step_seconds(model, all);
+            const double share = predicted < dense ? rival_share_below_dense : rival_share;
+            if (!is_known && predicted <= least + share * step) found.emplace_back(predicted, std::move(all));
         }
         std::ranges::sort(found);
         if (found.size() > most_rivals) found.resize(most_rivals);

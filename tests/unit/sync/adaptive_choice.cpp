@@ -471,8 +471,11 @@ TEST_CASE("sync/adaptive_choice: one candidate everywhere is tried as well, and 
         CHECK_FALSE(verdict.is_attempt);
         CHECK(verdict.next == choice{1, 2});
     }
-    SECTION("but where its error is too large, and not if that is predicted to take a quarter more") {
+    SECTION(
+        "but where its error is too large, and not if that is predicted to take a quarter more, and longer than "
+        "dense") {
         step_model inexact = model, slow = model;
+        for (auto& bucket : slow.buckets) bucket.candidates[0].sum = 1.95;
         inexact.buckets[0].candidates[2].error = 0.99;
         slow.buckets[1].candidates[1].encode = 3.1;
         slow.buckets[0].candidates[2].encode = 3.1;
@@ -487,11 +490,14 @@ TEST_CASE("sync/adaptive_choice: one candidate everywhere is tried as well, and 
         model.buckets[1].candidates[1].encode = 3.1;
         model.buckets[0].candidates[2].encode = 3.1;
         const double predicted = step_seconds(model, choice{1, 2});
-        for (const double times : {1.0, 3.0}) {
-            adaptive_choice of{2, 2, {.overlaps = false}};
-            of.links_are(links(1e-6));
-            CHECK(of.decide({1, 2}, {.alone = model, .step = times * predicted}).is_attempt == (times > 2));
-        }
+        for (const bool dense_is_slow : {false, true})
+            for (const double times : {1.0, 3.0}) {
+                for (auto& bucket : model.buckets) bucket.candidates[0].sum = dense_is_slow ? 10 : 1.95;
+                adaptive_choice of{2, 2, {.overlaps = false}};
+                of.links_are(links(1e-6));
+                CHECK(of.decide({1, 2}, {.alone = model, .step = times * predicted}).is_attempt ==
+                      (times > 2 || dense_is_slow));
+            }
     }
     SECTION("after a hidden attempt that was in vain it has to save the margin against dense") {
         step_model two = hidden(20, {0.1, 1, 0.1, 0, 0.5});
