@@ -72,7 +72,8 @@ struct adaptive {
         const std::string which = replay ? core::hexadecimal(core::hash(replay->text())) : std::string{"measured"};
         std::string all = any{none{}}.settings();
         for (const candidate& one : candidates) all += core::text(", ", one.settings());
-        return core::text("candidates=", all, " least_numbers=", least_numbers, " choices=", which);
+        return core::text("candidates=", all, " least_numbers=", least_numbers, " choices=", which,
+                          " version=2");  // of buckets and residuals
     }
     /// What decisions depend on, beside what is measured.
     [[nodiscard, gnu::cold]] std::string decision_settings() const {

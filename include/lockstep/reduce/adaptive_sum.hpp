@@ -265,22 +265,34 @@ private:
         const auto seconds = [](clock::duration some) { return std::chrono::duration<double>(some).count(); };
         const auto begun = clock::now();
         const auto& all = messages_.compressor().inner.candidates;
-        const std::size_t each = compressed_[0] / most_tried + 1;
         const std::span<std::byte> room = (*arena_)[message_];
         std::vector<trial> found(tried_.size(),
                                  {std::numeric_limits<double>::max(), std::numeric_limits<double>::max()});
-        std::size_t number = 0;
+        // Of what each candidate does not leave dense; the first one leaves nothing so.
+        const auto may_try = [&](const compress::any& candidate, const piece& one) {
+            return !(one.is_vector() && has_matrices_) && !candidate.is_dense({one.rows, one.columns});
+        };
+        std::vector<sample_of_pieces> samples;
+        for (const compress::any& candidate : all) {
+            std::size_t numbers = 0, pieces = 0;
+            for (const piece& one : of_.deal.pieces)
+                if (may_try(candidate, one)) numbers += one.count, ++pieces;
+            samples.emplace_back(numbers, pieces, most_tried);
+        }
         tried_squares_ = 0;
         for (const piece& one : of_.deal.pieces) {
-            if ((one.is_vector() && has_matrices_) || number++ % each != 0) continue;
+            std::vector<bool> takes;
+            for (std::size_t number = 0; number < all.size(); ++number)
+                takes.push_back(may_try(all[number], one) && samples[number].takes(one.count));
+            if (std::ranges::find(takes, true) == takes.end()) continue;
             const std::span<const T> values = std::span<const T>{gradient_}.subspan(one.first, one.count);
             const std::span<T> rest = (*arena_)[rest_].first(one.count);
             double squares = 0;
             for (const T value : values) squares += static_cast<double>(value) * static_cast<double>(value);
-            tried_squares_ += squares;
+            if (takes[0]) tried_squares_ += squares;
             for (std::size_t which = 0; which < tried_.size(); ++which) {
+                if (message_numbers_[which] == 0 || !takes[message_numbers_[which]]) continue;
                 const auto& candidate = all[message_numbers_[which]];
-                if (message_numbers_[which] == 0 || candidate.is_dense({one.rows, one.columns})) continue;
                 const auto begin = clock::now();
                 std::ranges::copy(values, rest.begin());
                 const std::size_t bytes = candidate.encode_snapped(

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/algorithm_table.hpp"
@@ -44,6 +45,24 @@ struct piece {
     /// A tensor of one extent: a bias, a scale.
     [[nodiscard]] constexpr bool is_vector() const noexcept { return from().is_vector(); }
     [[nodiscard]] constexpr compress::origin from() const noexcept { return {tensor, rows, columns, window, offset}; }
+};
+
+/// Which of some pieces to try: of about `most` numbers together, spread over all of them, so that large ones are among
+/// them.
+class sample_of_pieces {
+public:
+    /// Of `pieces` pieces with `all` numbers.
+    sample_of_pieces(std::size_t all, std::size_t pieces, std::size_t most) noexcept
+        : stride_{all <= most ? 0 : std::min(all / most + 1, pieces) * ((all + pieces - 1) / pieces)} {}
+    /// Of the next one, whether it is tried.
+    [[nodiscard]] bool takes(std::size_t count) noexcept {
+        const std::size_t before = std::exchange(seen_, seen_ + count);
+        return stride_ == 0 || (before + stride_ / 2) / stride_ != (seen_ + stride_ / 2) / stride_;
+    }
+
+private:
+    std::size_t stride_;  // numbers from one to the next; 0: all are
+    std::size_t seen_ = 0;
 };
 
 /// Which workers are whose, for what keeps state for each of them.

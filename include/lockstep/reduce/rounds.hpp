@@ -218,11 +218,12 @@ public:
         gradient_ = gradient;
         step_ = static_cast<std::uint32_t>(step);
         reduction_trial out;
-        const std::size_t each = compressed() / most + 1;
-        std::size_t number = 0, tried = 0;
+        std::size_t pieces = 0, tried = 0;
+        for (const part& one : parts_) pieces += one.is_dense ? 0 : 1;
+        sample_of_pieces sample{compressed(), pieces, most};
         for (const part& one : parts_) {
-            if (one.is_dense || number++ % each != 0) continue;
             const std::size_t count = one.what.count;
+            if (one.is_dense || !sample.takes(count)) continue;
             const std::span<T> rest = room.first(count);
             std::fill(rest.begin(), rest.end(), T{0});
             std::vector<T> kept(one.sizes.kept);

@@ -73,6 +73,11 @@ public:
     /// All ranks have written. The newest `keep` checkpoints stay (0: all). Returns the path. Collective;
     /// throws core::error on all ranks alike.
     [[gnu::cold]] std::string commit(std::size_t keep);
+    /// Stays where it is, whatever folder the program goes to. Each rank by its own name of the folder: others may not
+    /// know that.
+    [[gnu::cold]] void stay() {
+        for (std::string* const one : {&folder_, &writing_, &path_}) *one = absolute(*one);
+    }
 
 private:
     [[gnu::cold]] void clean() noexcept {
@@ -292,9 +297,10 @@ LOCKSTEP_FUNCTION std::string save(const comm::group& ranks, const std::string& 
 
 LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::string& folder, manifest facts,
                                          const state_parts& parts, const state_layout& layout)
-    : ranks_{ranks}, to_{ranks, absolute(folder), std::move(facts), layout}, runs_{layout.runs(parts, false)} {
+    : ranks_{ranks}, to_{ranks, folder, std::move(facts), layout}, runs_{layout.runs(parts, false)} {
     const auto begin = [&] {
         require_threads();
+        to_.stay();
         std::size_t bytes = 0;
         for (const file_run& one : runs_) bytes += one.bytes;
         core::with_memory("a copy of the state", bytes, "leave write_behind out, or use a machine with more memory",

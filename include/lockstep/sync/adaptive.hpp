@@ -181,7 +181,8 @@ private:
             if (this->queue_[bucket].range.lowest_layer == one.layer) return bucket;
         core::fail(core::text("the list of choices has layer ", one.layer, " in step ", one.step,
                               ", which is not the first one of a bucket"),
-                   "give the network and the least_numbers of the run that the list is from");
+                   "give the network and the least_numbers of the run that the list is from; where an earlier version "
+                   "has written it, load the weights of that run");
     }
     [[nodiscard]] const compress::compressor_choice& next_of_replay() const noexcept {
         return settings_.replay->entries[made_.size()];

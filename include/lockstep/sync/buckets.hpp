@@ -3,7 +3,6 @@
 // Buckets: runs of layers whose gradients are averaged together, in the order in which backward finishes them.
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>

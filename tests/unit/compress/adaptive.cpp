@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/compress/by_layer.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/one_bit.hpp"
 #include "lockstep/compress/random_block.hpp"
 #include "lockstep/compress/two_sided.hpp"
+#include "lockstep/compress/warm_up.hpp"
 
 using namespace lockstep;
 using namespace lockstep::compress;
@@ -76,6 +78,14 @@ TEST_CASE("compress/adaptive: one of several compressors writes its messages, an
             }
         }
     }
+}
+
+TEST_CASE("compress/adaptive: a candidate has the room of its messages for the tensor") {
+    const top_k list{.ratio = 0.01};
+    const one_of all = adaptive{.candidates = {by_layer{list}}}.as_one();
+    const std::size_t n = 10'000;
+    CHECK(all.max_bytes<float>(n, 1, {.rows = 100, .columns = 100}) == 2 + list.max_bytes<float>(n));
+    CHECK(all.max_bytes<float>(n, 1, {.rows = 1, .columns = n}) == 1 + sizeof(float) * n);
 }
 
 TEST_CASE("compress/adaptive: one residual for all candidates, which a dense message empties") {
@@ -149,6 +159,8 @@ TEST_CASE("compress/adaptive: settings that make no sense are refused") {
     refuses({.max_error = std::numeric_limits<double>::quiet_NaN()}, "max_error = nan");
     refuses({.margin = 1}, "margin = 1");
     refuses({.least_numbers = 0}, "least_numbers = 0");
+    refuses({.candidates = {warm_up{.inner = top_k{}, .start = 5}}},
+            "has messages of other lengths in later steps; leave warm_up out");
     refuses({.candidates = {top_k{}}, .replay = choice_list{{{5, 3, 2}}}},
             "lockstep: the list of choices has candidate 2 in step 5, and there are 1");
     CHECK(adaptive{.replay = choice_list{{{1, 2, 1}}}}.settings() !=

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/reduce/rounds.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -276,5 +277,44 @@ TEMPLATE_TEST_CASE("reduce/rounds: numbers of 16 bits are rounded at each node o
         // A sum that overflows is not finite: that fails the step.
         for (float& one : gradient) one = std::numeric_limits<float>::max();
         for (const float one : sum(gradient)) CHECK(!std::isfinite(one));
+    }
+}
+
+TEST_CASE("reduce/rounds: what is tried is spread over all pieces by their numbers") {
+    const auto taken = [](const std::vector<std::size_t>& counts, std::size_t most) {
+        std::size_t all = 0;
+        for (const std::size_t count : counts) all += count;
+        ls::reduce::sample_of_pieces sample{all, counts.size(), most};
+        std::vector<std::size_t> out;
+        for (std::size_t which = 0; which < counts.size(); ++which)
+            if (sample.takes(counts[which])) out.push_back(which);
+        return out;
+    };
+    using pieces = std::vector<std::size_t>;
+    CHECK(taken({10, 20, 30}, 60) == pieces{0, 1, 2});
+    CHECK(taken({10, 90}, 40) == pieces{1});
+    CHECK(taken({90, 10}, 40) == pieces{0});
+    CHECK(taken({1'000}, 10) == pieces{0});
+    CHECK(taken({}, 10).empty());
+    const ls::core::random_stream random{3, ls::core::purpose::user};
+    for (std::size_t turn = 0; turn < 500; ++turn) {
+        pieces counts;
+        std::size_t all = 0, longest = 0;
+        const auto below = [&](std::size_t word, float most) {
+            return static_cast<std::size_t>(random.uniform(1'000 * turn + word) * most);
+        };
+        for (std::size_t k = 0; k < 1 + below(0, 50); ++k) {
+            counts.push_back(1 + below(2 + k, 4'000));
+            all += counts.back();
+            longest = std::max(longest, counts.back());
+        }
+        const std::size_t most = 1 + below(1, 30'000);
+        const auto which = taken(counts, most);
+        std::size_t numbers = 0;
+        for (const std::size_t one : which) numbers += counts[one];
+        CAPTURE(turn, all, most, numbers);
+        CHECK_FALSE(which.empty());
+        if (all <= most) CHECK(numbers == all);
+        CHECK(numbers <= 4 * most + 2 * longest);
     }
 }

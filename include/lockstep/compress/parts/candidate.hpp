@@ -48,6 +48,10 @@ public:
             if (one->seals())
                 core::fail(core::text("the candidate ", settings(), " of adaptive changes the sum of all workers"),
                            "leave two_sided out");
+            if (!one->changes().empty())
+                core::fail(core::text("the candidate ", settings(),
+                                      " of adaptive has messages of other lengths in later steps"),
+                           "leave warm_up out: dense is always a candidate");
             if (one->sees_whole_tensors())
                 core::fail(core::text("the candidate ", settings(), " of adaptive takes whole tensors"),
                            "use compressors that take segments, or reductions");

@@ -47,7 +47,7 @@ struct one_of {
     }
     template <class T>
     [[nodiscard]] std::size_t max_bytes(std::size_t n, std::uint64_t which, const origin& from) const {
-        return 1 + candidates.at(sending(which, from)).template max_bytes<T>(n);
+        return 1 + candidates.at(sending(which, from)).template max_bytes<T>(n, 0, from);
     }
     template <class T>
     [[nodiscard]] std::size_t scratch_size(std::size_t n) const {
