@@ -21,11 +21,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/give_way.hpp"
 #include "lockstep/comm/transport.hpp"
 #include "lockstep/comm/watch/abort_channel.hpp"
 #include "lockstep/comm/watch/call_site.hpp"
@@ -52,7 +52,7 @@ struct pending_operation {
     [[nodiscard]] std::uint64_t came() const { return progress == nullptr ? 0 : progress(of); }
 };
 
-/// How a wait loop spends its time: it polls, looks for aborts now and then, and soon leaves the core to others.
+/// How a wait loop spends its time: it polls, looks for aborts now and then, and soon gives way to others.
 class backoff {
 public:
     static constexpr std::size_t spins = 512;
@@ -72,7 +72,7 @@ public:
     /// long.
     void wait(abort_channel& aborts) {
         if (looks(++polls_)) aborts.check(wait_, what_.came());
-        if (polls_ > spins) std::this_thread::yield();
+        if (polls_ > spins) give_way(wait_.waited());
     }
 
 private:
@@ -87,12 +87,11 @@ template <class Progress>
 [[gnu::cold]] bool comes_still(const pending_operation& what, const Progress& progress) {
     constexpr std::chrono::seconds longest{1};
     auto since = std::chrono::steady_clock::now();
-    for (std::uint64_t came = what.came(); !progress(); std::this_thread::yield()) {
+    for (std::uint64_t came = what.came(); !progress();) {
         const auto now = std::chrono::steady_clock::now();
-        const std::uint64_t next = what.came();
-        if (next != came) since = now;
-        came = next;
+        if (const std::uint64_t next = what.came(); std::exchange(came, next) != next) since = now;
         if (now - since > longest) return false;
+        give_way(now - since);
     }
     return true;
 }
@@ -451,7 +450,7 @@ LOCKSTEP_FUNCTION group::state::~state() {
     for (std::size_t polls = 1;; ++polls) {
         if (const auto done = made.test()) return *done;
         if (!backoff::looks(polls)) continue;
-        std::this_thread::yield();
+        give_way(waiting.waited());
         bool hopeless = false;
         waiting.look(made.is_known() ? 1 : 0);
         if (how.of != nullptr) how.of->check();

@@ -251,7 +251,6 @@ LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine, int code) {
             if (is_one_of_many) ranks_.aborts().announce("gave up waiting");
             return false;
         }
-        std::this_thread::yield();
     }
     return true;
 }

@@ -21,11 +21,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "lockstep/comm/buffer.hpp"
+#include "lockstep/comm/give_way.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -245,9 +245,10 @@ public:
     /// Makes progress until all are complete, but not longer than this.
     void wait_all(std::chrono::milliseconds longest) noexcept {
         if (pending_.empty() || is_over()) return;
-        const auto deadline = std::chrono::steady_clock::now() + longest;
-        while (!test() && std::chrono::steady_clock::now() < deadline) {
-        }
+        const auto begun = std::chrono::steady_clock::now();
+        for (std::chrono::steady_clock::duration waited{0}; !test() && waited < longest;
+             waited = std::chrono::steady_clock::now() - begun)
+            give_way(waited);
     }
 
     /// Gives up, as recall() does.
@@ -392,10 +393,12 @@ LOCKSTEP_FUNCTION bool joins_two_groups(MPI_Comm communicator) {
 LOCKSTEP_FUNCTION bool all_come(MPI_Comm communicator, std::chrono::milliseconds longest) noexcept {
     MPI_Request barrier = MPI_REQUEST_NULL;
     if (MPI_Ibarrier(communicator, &barrier) != MPI_SUCCESS) return false;
-    const auto deadline = std::chrono::steady_clock::now() + longest;
-    for (int come = 0; std::chrono::steady_clock::now() < deadline; std::this_thread::yield()) {
+    const auto begun = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::duration waited{0};
+    for (int come = 0; waited < longest; waited = std::chrono::steady_clock::now() - begun) {
         if (MPI_Test(&barrier, &come, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
         if (come != 0) return true;
+        give_way(waited);
     }
     return false;
 }

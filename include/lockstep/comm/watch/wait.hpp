@@ -73,7 +73,7 @@ public:
         waited_ = {};
         told_ = false;
     }
-    [[nodiscard]] std::chrono::duration<double> waited() const noexcept { return waited_; }
+    [[nodiscard]] std::chrono::steady_clock::duration waited() const noexcept { return waited_; }
     /// Whether this rank may still give up. False, once at most, if all ranks have agreed meanwhile: the wait begins
     /// anew.
     [[nodiscard, gnu::cold]] bool may_give_up() {
