@@ -3,10 +3,6 @@
 // One block of memory for everything a trainer owns, sized before the first step and never again; what other processes
 // see lies in theirs.
 
-#if __has_include(<sys/mman.h>)
-#include <sys/mman.h>
-#endif
-
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -20,6 +16,7 @@
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/huge_pages.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/tensor/fence.hpp"
@@ -101,8 +98,9 @@ public:
 private:
     [[gnu::cold]] void take_shared(std::size_t bytes);
 
-    static constexpr std::size_t large_page = std::size_t{1} << 21U;
-    [[nodiscard]] std::size_t page() const noexcept { return bytes_ >= 2 * large_page ? large_page : simd::alignment; }
+    [[nodiscard]] std::size_t page() const noexcept {
+        return bytes_ >= 2 * core::huge_page ? core::huge_page : simd::alignment;
+    }
 
     std::size_t bytes_ = 0;
     std::size_t shared_bytes_ = 0;
@@ -125,9 +123,7 @@ LOCKSTEP_FUNCTION void arena::allocate(std::string_view what, std::string_view r
     void* const memory = core::with_memory(
         what, bytes, remedy, [&] { return ::operator new[](bytes + simd::alignment, std::align_val_t{page()}); });
     memory_ = std::unique_ptr<std::byte[], detail::release>{static_cast<std::byte*>(memory), detail::release{page()}};
-#if defined(MADV_HUGEPAGE)
-    if (page() > simd::alignment) (void)::madvise(memory_.get(), bytes / page() * page(), MADV_HUGEPAGE);
-#endif
+    if (page() > simd::alignment) core::ask_for_huge_pages(memory_.get(), bytes);
     std::memset(memory_.get(), 0, bytes);
     fences_.fill(memory_.get());
 }
