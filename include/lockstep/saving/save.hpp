@@ -22,6 +22,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/huge_pages.hpp"
 #include "lockstep/core/quiet_thread.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/safetensors.hpp"
@@ -246,9 +247,19 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
 }
 
 LOCKSTEP_FUNCTION void writing::write(std::span<const file_run> runs) {
+    // The disk works while sums are made of what is still in the caches.
+    constexpr std::size_t at_once = std::size_t{8} << 20U;
+    std::size_t unbegun = 0;
     const auto add = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-        file_->write(offset, bytes);
-        add_sums(sums_, offset, bytes, facts_.block_bytes);
+        while (!bytes.empty()) {
+            const auto part = bytes.first(std::min(bytes.size(), at_once - unbegun));
+            file_->write(offset, part);
+            unbegun += part.size();
+            if (unbegun == at_once) file_->begin_flush(), unbegun = 0;
+            add_sums(sums_, offset, part, facts_.block_bytes);
+            offset += part.size();
+            bytes = bytes.subspan(part.size());
+        }
     };
     if (ranks_.rank() == 0) add(0, detail::bytes_of(header_));
     for (const file_run& one : runs) add(header_.size() + one.offset, {one.data, one.bytes});
@@ -305,6 +316,7 @@ LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::st
         for (const file_run& one : runs_) bytes += one.bytes;
         core::with_memory("a copy of the state", bytes, "leave write_behind out, or use a machine with more memory",
                           [&] { copy_ = std::make_unique_for_overwrite<std::byte[]>(bytes); });
+        core::ask_for_huge_pages(copy_.get(), bytes);
         bytes = 0;
         for (file_run& one : runs_) {
             std::byte* const here = copy_.get() + bytes;

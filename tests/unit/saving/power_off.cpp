@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -16,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -77,6 +79,7 @@ struct {
     std::size_t fail_at = 0;  // counted from 1
     int reason = 0;
     bool writes_short = false;
+    std::size_t early = 0;  // times that the disk was asked to begin
 } calls;
 
 /// Whether this call fails.
@@ -134,6 +137,11 @@ int ftruncate(int of, off_t size) noexcept {
 int fallocate(int of, int mode, off_t offset, off_t size) {
     static const auto call = real<int(int, int, off_t, off_t)>("fallocate");
     return calls.recorded != nullptr && fails() ? -1 : call(of, mode, offset, size);
+}
+int sync_file_range(int of, off64_t offset, off64_t bytes, unsigned int flags) {
+    static const auto call = real<int(int, off64_t, off64_t, unsigned int)>("sync_file_range");
+    ++calls.early;
+    return call(of, offset, bytes, flags);
 }
 int fsync(int of) {
     static const auto call = real<int(int)>("fsync");
@@ -290,6 +298,52 @@ TEST_CASE("power that goes off at any moment leaves the old or the new checkpoin
         CHECK(first > 0);
     }
     CHECK(images > 50);
+}
+
+TEST_CASE("of a large state each block has its sum, and the disk begins before all is written", "[saving]") {
+    const fresh_folder real;
+    std::mt19937 random{7};
+    for (const std::uint64_t block : {std::uint64_t{10'007}, std::uint64_t{3} << 20U}) {
+        // 30 MB in three arrays, of which one has a few numbers: what is written at once ends somewhere within.
+        const std::size_t sizes[] = {2'621'451, 3, 4'900'001};
+        std::vector<float> numbers(sizes[0] + sizes[1] + sizes[2]);
+        for (float& one : numbers) one = static_cast<float>(random());
+        ls::saving::named_arrays names{{{"0.a", 1, sizes[0], 1, 0}, {"1.b", 1, 3, 1, 1}, {"2.c", 1, sizes[2], 1, 2}},
+                                       {}};
+        const auto shown = [&](std::vector<float>& all) {
+            ls::saving::state_parts parts;
+            std::span<float> rest{all};
+            for (std::size_t tensor = 0; tensor < 3; ++tensor, rest = rest.subspan(sizes[tensor - 1]))
+                parts(ls::tensor::state_part<float>{
+                    .role = "weights", .tensor = tensor, .numbers = rest.first(sizes[tensor])});
+            return parts;
+        };
+        const auto parts = shown(numbers);
+        const ls::comm::group alone;
+        ls::saving::manifest facts;
+        facts.at.steps = block;
+        facts.recipe = {{"seed", "1"}};
+        facts.block_bytes = block;
+        calls.early = 0;
+        const std::string path =
+            ls::saving::save(alone, real.path / "run", facts, parts, {alone, parts, names, 1, 1}, 0);
+        CHECK(calls.early == 3);
+
+        const auto from = ls::saving::open(alone, real.path / "run");
+        std::ifstream in{path + "/state.safetensors", std::ios::binary};
+        std::vector<char> piece(block);
+        std::size_t blocks = 0, wrong = 0;
+        for (; in.read(piece.data(), static_cast<std::streamsize>(block)), in.gcount() > 0; ++blocks) {
+            const auto sum = ::crc32(0, reinterpret_cast<const Bytef*>(piece.data()), static_cast<uInt>(in.gcount()));
+            wrong += blocks < from.facts.sums.size() && from.facts.sums[blocks] == sum ? 0 : 1;
+        }
+        CHECK(blocks == from.facts.sums.size());
+        CHECK(wrong == 0);
+        std::vector<float> back(numbers.size());
+        auto into = shown(back);
+        ls::saving::restore(alone, from, into, {alone, into, names, 1, 1});
+        CHECK(back == numbers);
+    }
 }
 
 TEST_CASE("the names of new folders are on the disk", "[saving]") {
