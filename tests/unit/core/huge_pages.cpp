@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/core/huge_pages.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <memory>
 #include <string>
 
 namespace core = lockstep::core;
@@ -34,8 +35,11 @@ std::string flags_of(const std::byte* at) {
 
 TEST_CASE("huge pages are asked for within the memory, and nowhere else", "[core]") {
     constexpr std::size_t page = core::huge_page;
-    const auto all = std::make_unique_for_overwrite<std::byte[]>(8 * page);
-    std::byte* const first = all.get() + (page - reinterpret_cast<std::uintptr_t>(all.get()) % page);
+    // From the system, as an allocator might ask for them by itself.
+    void* const all = ::mmap(nullptr, 8 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(all != MAP_FAILED);
+    std::byte* const first =
+        static_cast<std::byte*>(all) + (page - reinterpret_cast<std::uintptr_t>(all) % page) % page;
     // Pages 1 and 2 alone lie in it whole.
     core::ask_for_huge_pages(first + 1, 3 * page);
     if (!flags_of(first).empty()) {
@@ -49,6 +53,7 @@ TEST_CASE("huge pages are asked for within the memory, and nowhere else", "[core
     core::ask_for_huge_pages(first + 4 * page + 1, 2 * page - 2);
     core::ask_for_huge_pages(first + 4 * page, page - 1);
     core::ask_for_huge_pages(nullptr, 0);
-    std::fill_n(all.get(), 8 * page, std::byte{7});
-    CHECK(std::all_of(all.get(), all.get() + 8 * page, [](std::byte one) { return one == std::byte{7}; }));
+    std::fill_n(first, 7 * page, std::byte{7});
+    CHECK(std::all_of(first, first + 7 * page, [](std::byte one) { return one == std::byte{7}; }));
+    CHECK(::munmap(all, 8 * page) == 0);
 }
