@@ -8,8 +8,8 @@
 
 namespace lockstep::comm {
 
-/// How long a rank sleeps before it looks again where nothing has come for so long: not at all in the first 50 ms, then
-/// for a hundredth of that time, at most 1 ms.
+/// How long a rank sleeps before it looks again. `waited`: since something has come. Below 50 ms it does not sleep,
+/// then for a hundredth of that time, at most 1 ms.
 [[nodiscard]] constexpr std::chrono::steady_clock::duration sleep_after(
     std::chrono::steady_clock::duration waited) noexcept {
     using namespace std::chrono_literals;
