@@ -105,15 +105,17 @@ int main(int count, char** arguments) try {
     folder = arguments[1];
     std::filesystem::create_directories(folder);
     add("16-64-16", ls::sequential{ls::input<16>, dense<64>{}, relu{}, dense<16>{}}, {1, 64, 4096});
+#if !defined(BENCHMARK_FEW_NETWORKS)
     add("784-1024-1024-10", ls::models::mlp, {1, 2, 4, 8, 128});
     add("lenet-32-64-512",
         ls::sequential{ls::input<28, 28, 1>, conv<32, 5>{}, relu{}, max_pool<2>{}, conv<64, 5>{}, relu{}, max_pool<2>{},
                        flatten{}, dense<512>{}, relu{}, dense<10>{}},
         {1, 128});
-    add("lenet5", ls::models::lenet5, {1, 128});
     add("resnet-20", ls::models::resnet<20>, {1, 128});
     add("resnet-50", ls::models::resnet50, {1});
     add("vgg-a", ls::models::vgg_a, {1, 16});
+#endif
+    add("lenet5", ls::models::lenet5, {1, 128});
     std::printf("ready\n");
     std::fflush(stdout);
     for (std::string line; std::getline(std::cin, line);) {

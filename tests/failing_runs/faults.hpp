@@ -52,8 +52,8 @@ struct fault {
         if (is("device")) (void)ls::data::read_file("/dev/zero", 1);  // where the others have a file
         if (is("memory")) throw std::bad_alloc{};
         if (is("slow")) std::this_thread::sleep_for(std::chrono::milliseconds{150});
-        // Goes on when the others have given up.
-        if (is("stall")) std::this_thread::sleep_for(comm::default_timeout() + std::chrono::milliseconds{500});
+        // Goes on when the others have given up, even if they came up to a second later to where they wait.
+        if (is("stall")) std::this_thread::sleep_for(comm::default_timeout() + std::chrono::seconds{1});
     }
 };
 
@@ -66,6 +66,8 @@ inline bool no_memory_left = false;
 
 /// Before ls::program(), with MPI running.
 inline void starting(const fault& of) {
+    // Ranks come to their first group seconds apart where a machine is busy.
+    if (of.is("stall")) std::this_thread::sleep_for(std::chrono::seconds{3});
     if (!of.is("memory")) of.strike();
     if (of.is("timeout") || of.what == "timeouts") ::setenv("LOCKSTEP_TIMEOUT", "soon", 1);
     no_memory_left = of.is("memory");
