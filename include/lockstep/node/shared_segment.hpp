@@ -26,6 +26,7 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/held_signals.hpp"
+#include "lockstep/core/huge_pages.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::node {
@@ -39,9 +40,6 @@ namespace lockstep::node {
 class shared_segment {
 public:
     static constexpr std::string_view folder = "/dev/shm";
-    /// MADV_COLLAPSE (Linux 6.1) makes pages of this size where address and offset in the file fit. With pages of 4
-    /// KiB, loops over many megabytes spend most of their time on looking them up.
-    static constexpr std::size_t large_page = std::size_t{1} << 21U;
 
     shared_segment() = default;
     shared_segment(const shared_segment&) = delete;
@@ -61,7 +59,8 @@ public:
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
     /// Is not unmapped before the end of the program.
     void stay() noexcept { space_ = nullptr; }
-    /// Asks for large pages: once by the process that has touched the memory, then by all others.
+    /// Asks for pages of 2 MiB (MADV_COLLAPSE, Linux 6.1): once by the process that has touched the memory, then by all
+    /// others. Loops over many megabytes in small pages spend most of their time on looking these up.
     [[gnu::cold]] void collapse(std::size_t first, std::size_t bytes) const noexcept;
 
     [[nodiscard, gnu::cold]] static std::size_t page() noexcept;
@@ -158,13 +157,14 @@ LOCKSTEP_FUNCTION int shared_segment::reserve(std::size_t first, std::size_t byt
 }
 
 LOCKSTEP_FUNCTION int shared_segment::map() noexcept {
-    const std::size_t space = bytes_ + (bytes_ >= large_page ? large_page : 0);
+    // Pages of 2 MiB need an address that fits the offset in the file.
+    const std::size_t space = bytes_ + (bytes_ >= core::huge_page ? core::huge_page : 0);
     void* const reserved = ::mmap(nullptr, space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED) return errno;
     space_ = reserved;
     space_bytes_ = space;
     const auto address = reinterpret_cast<std::uintptr_t>(reserved);
-    const std::size_t skip = space > bytes_ ? (large_page - address % large_page) % large_page : 0;
+    const std::size_t skip = space > bytes_ ? -address % core::huge_page : 0;
     void* const at = static_cast<std::byte*>(reserved) + skip;
     if (::mmap(at, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_, 0) == MAP_FAILED) return errno;
     data_ = static_cast<std::byte*>(at);
@@ -181,10 +181,10 @@ LOCKSTEP_FUNCTION void shared_segment::close() noexcept {
 }
 
 LOCKSTEP_FUNCTION void shared_segment::collapse(std::size_t first, std::size_t bytes) const noexcept {
-    if (bytes < 4 * large_page) return;
-    const std::size_t begin = (first + large_page - 1) / large_page * large_page;
+    if (bytes < 4 * core::huge_page) return;
+    const std::size_t begin = (first + core::huge_page - 1) / core::huge_page * core::huge_page;
     constexpr int madv_collapse = 25;  // not in the headers of older C libraries
-    (void)::madvise(data_ + begin, (first + bytes - begin) / large_page * large_page, madv_collapse);
+    (void)::madvise(data_ + begin, (first + bytes - begin) / core::huge_page * core::huge_page, madv_collapse);
 }
 
 LOCKSTEP_FUNCTION std::size_t shared_segment::page() noexcept {

@@ -13,6 +13,9 @@
 #include <cstring>
 #include <string>
 
+#include "lockstep/core/huge_pages.hpp"
+
+using lockstep::core::huge_page;
 using lockstep::node::shared_segment;
 
 namespace {
@@ -25,7 +28,7 @@ bool exists(const std::string& name) {
 }  // namespace
 
 TEST_CASE("node/shared_segment: two views of one memory, which has no name afterwards", "[node]") {
-    const std::size_t bytes = 3 * shared_segment::large_page + shared_segment::page();
+    const std::size_t bytes = 3 * huge_page + shared_segment::page();
     shared_segment one, other;
     REQUIRE(one.create(bytes) == 0);
     REQUIRE(other.open(one.name(), bytes) == 0);
@@ -36,7 +39,7 @@ TEST_CASE("node/shared_segment: two views of one memory, which has no name after
     one.remove_name();
     other.remove_name();
     CHECK_FALSE(exists(one.name()));
-    CHECK(reinterpret_cast<std::uintptr_t>(one.data()) % shared_segment::large_page == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(one.data()) % huge_page == 0);
     std::memset(one.data(), 7, bytes);
     one.collapse(0, bytes);
     CHECK(other.data()[0] == std::byte{7});
