@@ -4,8 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
+#include <type_traits>
 
 #include "lockstep/core/random.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -88,29 +88,52 @@ struct philox_keys {
     }
 };
 
-/// Blocks of four words that are computed at once.
+/// Blocks of four words, computed side by side.
 inline constexpr std::size_t philox_blocks = sizeof(words_64) / 4;
 
-/// Words of that many blocks; the lower half of their numbers does not overflow.
-inline void philox_words(const core::random_stream::address& from, const philox_keys& keys, std::uint64_t block,
-                         std::uint32_t* to) noexcept {
-    const words_64 first = all_64(0xD2511F53U), second = all_64(0xCD9E8D57U);
-    const words_64 base = all_64(block & 0xFFFFFFFFU), high = all_64(block >> 32), step = all_64(from.step);
-    const words_64 series = all_64(from.series);
-    philox_counters even{plus(base, even_blocks()), high, step, series};
-    philox_counters odd{plus(base, odd_blocks()), high, step, series};
-    for (const auto& key : keys.of) {
+struct philox_group {
+    philox_counters even, odd;
+
+    /// The lower half of the blocks' numbers does not overflow.
+    philox_group(const core::random_stream::address& from, std::uint64_t block) noexcept {
+        const words_64 base = all_64(block & 0xFFFFFFFFU), high = all_64(block >> 32);
+        const words_64 step = all_64(from.step), series = all_64(from.series);
+        even = {plus(base, even_blocks()), high, step, series};
+        odd = {plus(base, odd_blocks()), high, step, series};
+    }
+    void round(words_64 first, words_64 second, const words_64 (&key)[2]) noexcept {
         even.round(first, second, key[0], key[1]);
         odd.round(first, second, key[0], key[1]);
     }
-    const words_64 c0 = beside(even.c0, odd.c0), c1 = beside(even.c1, odd.c1);
-    const words_64 c2 = beside(even.c2, odd.c2), c3 = beside(even.c3, odd.c3);
-    const words_64 low01 = low_32(c0, c1), high01 = high_32(c0, c1);
-    const words_64 low23 = low_32(c2, c3), high23 = high_32(c2, c3);
-    store_words(to, low_64(low01, low23));
-    store_words(to + philox_blocks, high_64(low01, low23));
-    store_words(to + 2 * philox_blocks, low_64(high01, high23));
-    store_words(to + 3 * philox_blocks, high_64(high01, high23));
+    void store(std::uint32_t* to) const noexcept {
+        const words_64 c0 = beside(even.c0, odd.c0), c1 = beside(even.c1, odd.c1);
+        const words_64 c2 = beside(even.c2, odd.c2), c3 = beside(even.c3, odd.c3);
+        const words_64 low01 = low_32(c0, c1), high01 = high_32(c0, c1);
+        const words_64 low23 = low_32(c2, c3), high23 = high_32(c2, c3);
+        store_words(to, low_64(low01, low23));
+        store_words(to + philox_blocks, high_64(low01, low23));
+        store_words(to + 2 * philox_blocks, low_64(high01, high23));
+        store_words(to + 3 * philox_blocks, high_64(high01, high23));
+    }
+};
+
+/// Two groups at once, where there are registers for both: what one waits for, the other fills.
+inline constexpr std::size_t philox_groups = registers >= 32 ? 2 : 1;
+
+template <std::size_t Groups>
+inline void philox_words(const core::random_stream::address& from, const philox_keys& keys, std::uint64_t block,
+                         std::uint32_t* to) noexcept {
+    static_assert(Groups == 1 || Groups == 2);
+    const words_64 first = all_64(0xD2511F53U), second = all_64(0xCD9E8D57U);
+    philox_group one{from, block};
+    if constexpr (Groups == 1) {
+        for (const auto& key : keys.of) one.round(first, second, key);
+    } else {
+        philox_group other{from, block + philox_blocks};
+        for (const auto& key : keys.of) one.round(first, second, key), other.round(first, second, key);
+        other.store(to + 4 * philox_blocks);
+    }
+    one.store(to);
 }
 
 }  // namespace detail
@@ -121,16 +144,22 @@ inline void random_words(const core::random_stream& random, std::uint64_t first,
                          std::span<std::uint32_t> out) noexcept {
     std::size_t done = 0;
 #if defined(__AVX2__)
-    constexpr std::size_t group = 4 * detail::philox_blocks;
-    constexpr std::uint32_t last = std::numeric_limits<std::uint32_t>::max() - (detail::philox_blocks - 1);
+    constexpr std::uint64_t end = std::uint64_t{1} << 32;
     const auto from = random.location();
-    if (first % 4 == 0 && out.size() >= group) {
+    if (first % 4 == 0 && out.size() >= 4 * detail::philox_blocks) {
         const detail::philox_keys keys{from};
-        for (; done + group <= out.size(); done += group) {
-            const std::uint64_t block = from.first + (first + done) / 4;
-            if (static_cast<std::uint32_t>(block) > last) break;
-            detail::philox_words(from, keys, block, out.data() + done);
-        }
+        const auto in_groups = [&keys, first, from, out]<std::size_t Groups>(
+                                   std::integral_constant<std::size_t, Groups>, std::size_t at) {
+            constexpr std::size_t blocks = Groups * detail::philox_blocks, words = 4 * blocks;
+            for (; at + words <= out.size(); at += words) {
+                const std::uint64_t block = from.first + (first + at) / 4;
+                if (block % end + blocks > end) break;
+                detail::philox_words<Groups>(from, keys, block, out.data() + at);
+            }
+            return at;
+        };
+        done = in_groups(std::integral_constant<std::size_t, detail::philox_groups>{}, done);
+        if constexpr (detail::philox_groups > 1) done = in_groups(std::integral_constant<std::size_t, 1>{}, done);
     }
 #endif
     random.words(first + done, out.subspan(done));
