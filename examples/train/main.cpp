@@ -228,7 +228,7 @@ void describe(CLI::App& app, example::options& of) {
         ->check(any_number)->capture_default_str();
     app.add_option("--weight-decay", of.weight_decay,
                    "L2 penalty on weights, not on biases; with --compress dgc outside of the momentum, with onebitadam "
-                   "decoupled, and 0 if not given")
+                   "decoupled; with either of the two 0 if not given")
         ->check(any_number)->capture_default_str();
     app.add_option("--dropout", of.dropout, "probability that a hidden unit is left out in training")
         ->check(any_number)->capture_default_str();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Files that may be compressed by gzip, read piece by piece and never further than asked: the only header that includes
-// zlib.
+// Files that may be compressed by gzip, read piece by piece and never further than asked.
 
 #include <algorithm>
 #include <cstddef>

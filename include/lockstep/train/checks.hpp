@@ -224,7 +224,8 @@ template <class T, class Compressor, class Sync, class Clip, class Optimizer>
 template <class Ranks, class P>
 [[nodiscard]] comm::group group_of(const Ranks& ranks, const P& plan, const std::source_location& where) {
     static_assert(is_communicator<Ranks>,
-                  "lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group");
+                  "lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group; MPICH's "
+                  "MPI_Comm is a number: pass boost::mpi::communicator{it, boost::mpi::comm_attach}");
     auto timeout = comm::default_timeout();
     if constexpr (std::is_same_v<Ranks, comm::group>)
         if (ranks.size() > 1) timeout = ranks.aborts().timeout();
