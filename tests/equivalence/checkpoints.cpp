@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -49,6 +50,13 @@ const samples<> training{176};  // 5 minibatches of 32 and one of 16
 constexpr auto normalised = ls::sequential{ls::input<12, 12, 1>,    ls::layers::conv<4, 3>{},  ls::layers::batch_norm{},
                                            ls::layers::relu{},      ls::layers::max_pool<2>{}, ls::layers::flatten{},
                                            ls::layers::dense<24>{}, ls::layers::relu{},        ls::layers::dense<10>{}};
+
+/// Names in a folder.
+std::set<std::string> file_names(const std::string& folder) {
+    std::set<std::string> out;
+    for (const auto& one : files::directory_iterator{folder}) out.insert(one.path().filename());
+    return out;
+}
 
 /// What may change from one part of a run to the next.
 struct machine {
@@ -267,13 +275,82 @@ TEST_CASE("a folder that one rank does not see is an error before the first step
     const shared_folder folder;
     on_groups({2}, [&](const mpi::communicator& group) {
         ls::trainer trainer{group, recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{})};
+        // As an earlier run has left it.
+        if (group.rank() == 1) {
+            files::create_directories(folder.path + "/elsewhere");
+            std::ofstream{folder.path + "/elsewhere/run.lock"};
+        }
         CHECK_THROWS_WITH(
             trainer.fit(training.set(), ls::steps{6},
                         ls::checkpoint{folder.path + (group.rank() == 0 ? "/here" : "/elsewhere"), 6}),
             Catch::Contains("rank 1 does not see " + folder.path + "/elsewhere, which rank 0 has made; name a folder"));
         CHECK(trainer.report().steps == 0);
+        if (group.rank() == 0) CHECK(file_names(folder.path + "/here") == std::set<std::string>{"lock", "run.lock"});
         trainer.fit(training.set(), ls::steps{2}, ls::checkpoint{folder.path + "/here", 2});
         CHECK(trainer.report().steps == 2);
+    });
+}
+
+/// Goes to another folder in the middle of a run, as programs do that have one for each case.
+struct goes_to {
+    static constexpr bool on_every_rank = true;
+    std::string path;
+    void on_step(const ls::report::step_event& event) const {
+        if (event.step == 3) files::current_path(path);
+    }
+};
+
+TEST_CASE("checkpoints stay in their folder, wherever the program goes", "[saving]") {
+    const shared_folder folder;
+    const files::path home = files::current_path();
+    on_groups({2}, [&](const mpi::communicator& group) {
+        if (group.rank() == 0) files::create_directories(folder.path + "/app/other");
+        group.barrier();
+        for (const bool behind : {false, true}) {
+            files::current_path(folder.path + "/app");
+            const std::string name = behind ? "runs/b" : "runs/a";
+            ls::trainer trainer{group, recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{})};
+            trainer.fit(training.set(), ls::steps{8}, ls::checkpoint{name, 2, 0, behind}, goes_to{.path = "other"});
+            files::current_path(home);
+            if (group.rank() == 0) {
+                CHECK(file_names(folder.path + "/app/" + name) ==
+                      std::set<std::string>{"lock", "run.lock", "step-2", "step-4", "step-6", "step-8"});
+                CHECK(file_names(folder.path + "/app/other").empty());
+            }
+        }
+    });
+}
+
+TEST_CASE("load_weights of a checkpoint compares its sums", "[saving]") {
+    const shared_folder folder;
+    on_groups({1, 3}, [&](const mpi::communicator& group) {
+        ls::trainer trainer{group, recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{})};
+        trainer.fit(training.set(), ls::steps{2});
+        const auto path = trainer.save(folder.path + "/" + std::to_string(group.size()));
+        const auto hash = trainer.weights_hash();
+        trainer.fit(training.set(), ls::steps{2});
+        trainer.load_weights(path + "/state.safetensors");
+        CHECK(trainer.weights_hash() == hash);
+        group.barrier();
+        // A bit of the last number, which stays a number.
+        const auto change = [&] {
+            group.barrier();
+            if (group.rank() == 0) {
+                std::fstream file{path + "/state.safetensors", std::ios::in | std::ios::out | std::ios::binary};
+                file.seekg(-4, std::ios::end);
+                const int was = file.peek();
+                file.seekp(-4, std::ios::end);
+                file.put(static_cast<char>(was ^ 1));
+            }
+            group.barrier();
+        };
+        change();
+        CHECK_THROWS_WITH(trainer.load_weights(path + "/state.safetensors"),
+                          Catch::Contains("is damaged in bytes 0 to"));
+        CHECK(trainer.weights_hash() == hash);
+        if (group.rank() == 0) files::rename(path + "/state.safetensors", path + "/../state.safetensors");
+        group.barrier();
+        CHECK_NOTHROW(trainer.load_weights(path + "/../state.safetensors"));  // alone: nothing is known
     });
 }
 

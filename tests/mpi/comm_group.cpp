@@ -40,6 +40,17 @@ TEST_CASE("comm/group: every rank sees the values and texts of all", "[comm]") {
         CHECK(texts[rank] == std::string(100 * rank, 'x') + std::to_string(rank));
     }
     for (const auto& text : ranks.gather_all(std::string_view{})) CHECK(text.empty());
+    // Of other lengths on each rank, around those of the parts that travel.
+    for (const std::size_t length : {1U, 63U, 64U, 65U, 1023U, 1024U, 1025U, 2047U, 2048U, 2049U, 4096U, 10'000U})
+        for (std::size_t longest = 0; longest < ranks.size(); ++longest) {
+            const auto text_of = [&](std::size_t rank) {
+                std::string out(rank == longest ? length : length * rank / ranks.size(), '\0');
+                for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<char>(rank + 7 * i + i / 64);
+                return out;
+            };
+            const auto long_texts = ranks.gather_all(std::string_view{text_of(ranks.rank())});
+            for (std::size_t rank = 0; rank < ranks.size(); ++rank) REQUIRE(long_texts[rank] == text_of(rank));
+        }
     const std::string own(1 + ranks.rank(), 'c');
     CHECK(ranks.gather_all(own.c_str()).back() == std::string(ranks.size(), 'c'));  // not its address
     CHECK(ranks.gather_all("text").front() == "text");

@@ -71,7 +71,8 @@ public:
     /// After a poll that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too
     /// long.
     void wait(abort_channel& aborts) {
-        if (looks(++polls_)) aborts.check(wait_, what_.came());
+        // One that sleeps looks at once: what has come ends its sleep.
+        if (looks(++polls_) || sleep_after(wait_.waited()).count() > 0) aborts.check(wait_, what_.came());
         if (polls_ > spins) give_way(wait_.waited());
     }
 
@@ -364,20 +365,18 @@ LOCKSTEP_FUNCTION std::vector<std::byte> group::gather_bytes(std::span<const std
 
 LOCKSTEP_FUNCTION std::vector<std::string> group::gather_all(std::string_view text,
                                                              const std::source_location& where) const {
-    constexpr std::size_t size_of_part = 64;
-    struct piece {
-        char characters[size_of_part];
-    };
     const auto lengths = gather_all(text.size(), where);
     const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
+    const std::size_t part = longest > 1024 ? 2048 : 64;  // which MPI sends at once
     std::vector<std::string> out(size());
-    for (std::size_t at = 0; at < longest; at += size_of_part) {
-        piece mine{};
-        if (at < text.size()) text.copy(mine.characters, size_of_part, at);
-        const auto pieces = gather_all(mine, where);
+    std::string mine;
+    for (std::size_t at = 0; at < longest; at += part) {
+        mine.assign(text.substr(std::min(at, text.size()), part)).resize(part);
+        const auto pieces = gather_bytes(std::as_bytes(std::span{mine}), where);
         for (std::size_t other = 0; other < size(); ++other)
             if (at < lengths[other])
-                out[other].append(pieces[other].characters, std::min(size_of_part, lengths[other] - at));
+                out[other].append(reinterpret_cast<const char*>(&pieces[other * part]),
+                                  std::min(part, lengths[other] - at));
     }
     return out;
 }

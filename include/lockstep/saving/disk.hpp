@@ -358,10 +358,26 @@ LOCKSTEP_FUNCTION std::string unfinished_name(const std::string& folder) {
     return core::text(folder, "/writing-", core::hexadecimal(token));
 }
 
+namespace detail {
+
+/// Makes it where there is none.
+[[gnu::cold]] LOCKSTEP_FUNCTION descriptor open_lock(const std::string& path) {
+    descriptor out{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
+    if (out.is_open()) return out;
+    const int reason = errno;
+    struct stat about {};
+    if (reason == EACCES && ::stat(path.c_str(), &about) == 0)
+        core::fail(
+            core::text("cannot open ", path, ", which is another user's: ", std::generic_category().message(reason)),
+            "delete it if no run writes to its folder, or let its owner permit writing");
+    fail_path("open", path, reason);
+}
+
+}  // namespace detail
+
 LOCKSTEP_FUNCTION folder_lock::folder_lock(const std::string& folder) {
     const std::string path = folder + "/lock";
-    open_ = descriptor{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
-    if (!open_.is_open()) detail::fail_path("open", path, errno);
+    open_ = detail::open_lock(path);
     if (detail::again([&] { return ::flock(open_.get(), LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK)
         core::fail(core::text("another run, or another checkpoint of this one, is being written to ", folder),
                    "name a folder for each run, and commit() what is written behind it first");
@@ -383,8 +399,8 @@ LOCKSTEP_FUNCTION run_lock::run_lock(const std::string& folder) {
         for (const holder& one : held)
             if (one.device == about.st_dev && one.file == about.st_ino) open_ = one.open.lock();
     if (open_ != nullptr) return;
-    descriptor open{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
-    if (!open.is_open() || ::fstat(open.get(), &about) != 0) detail::fail_path("open", path, errno);
+    descriptor open = detail::open_lock(path);
+    if (::fstat(open.get(), &about) != 0) detail::fail_path("open", path, errno);
     const auto is_held = [&] {
         return detail::again([&] { return ::flock(open.get(), LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK;
     };

@@ -46,22 +46,33 @@ struct checkpoint {
         held = {};
         const long_waits others{trainer.ranks()};
         run_lock now;
+        // By a name that is new: an earlier run may have left its locks on a disk that only this rank has.
+        struct trial_folder {
+            const std::string& in;
+            std::string name{};
+            ~trial_folder() {
+                if (!name.empty()) remove_checkpoint(in + name);
+            }
+        } trial{folder};
         together(trainer.ranks(), [&] {
             if (folder.empty()) core::fail("a checkpoint has no folder", "name one: checkpoint{\"runs/a\"}");
             if (every == 0)
                 core::fail("checkpoints after every 0th step were asked for", "take a number of steps such as 1000");
             if (write_behind) background::require_threads();
+            folder = absolute(folder);  // wherever the program goes meanwhile
             if (trainer.ranks().rank() != 0) return;
             make_folders(folder);
             now = run_lock{folder};
             require_earlier(folder, from.steps);
             (void)folder_lock{folder};
+            trial.name = unfinished_name(folder).substr(folder.size());
+            make_folders(folder + trial.name, false);
         });
+        const std::string name = of_first_rank(trainer.ranks(), trial.name);
         together(trainer.ranks(), [&] {
             if (trainer.ranks().rank() == 0) return;
-            const std::string file = folder + "/run.lock";
-            require_seen(trainer.ranks(), file, folder);
-            (void)placed_file{file, placed_file::use::write};
+            require_seen(trainer.ranks(), folder + name, folder);
+            (void)placed_file{folder + "/run.lock", placed_file::use::write};
         });
         held = std::move(now);
     }

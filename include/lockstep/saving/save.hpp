@@ -59,7 +59,8 @@ namespace lockstep::saving {
 /// A checkpoint that is being written: FOLDER/step-N, where all ranks see it. Made and committed by all ranks together;
 /// in between each of them writes its part, also on a thread of its own. Until commit() the folder has the checkpoints
 /// that it had; what is given up leaves nothing.
-/// Cost: each number is written and summed (CRC-32) once, by one rank; two flushes; O(p) messages.
+/// Cost: each number is written and summed (CRC-32) once, by one rank; two flushes; from each rank to all 24 bytes of
+/// each run of its numbers, which are rows with a model partition.
 class writing {
 public:
     /// `facts` has the progress and the recipe. Collective; throws core::error on all ranks alike.
@@ -147,6 +148,8 @@ struct stored {
 /// The newest one in a folder, or the folder itself where it is one: its manifest and header, after all its sums have
 /// been compared, by all ranks together. Collective; throws core::error on all ranks alike.
 [[nodiscard, gnu::cold]] stored open(const comm::group& ranks, const std::string& folder);
+/// Whether this is the file of a checkpoint, and lies beside its manifest, as rank 0 sees it. Collective.
+[[nodiscard, gnu::cold]] bool is_in_checkpoint(const comm::group& ranks, const std::string& path);
 
 /// Throws core::error that names the first array that is another one here.
 [[gnu::cold]] void require_same_arrays(const stored& from, const state_layout& layout);
@@ -420,6 +423,14 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
     together(ranks, [&] { out.file = files::parse_safetensors(detail::bytes_of(header), out.facts.file_bytes, name); });
     out.data_begin = header.size();
     return out;
+}
+
+LOCKSTEP_FUNCTION bool is_in_checkpoint(const comm::group& ranks, const std::string& path) {
+    const auto has = [&] {
+        return core::text("/", path.substr(path.rfind('/') + 1)) == state_name &&
+               core::why_unreadable(core::text(core::folder_of(path), manifest_name)).empty();
+    };
+    return ranks.gather_all(ranks.rank() == 0 && has())[0];
 }
 
 LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layout& layout) {
