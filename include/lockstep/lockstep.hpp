@@ -4,8 +4,8 @@
 // planner/, files/, infer/ (predictions, ONNX files), data/mapped_npy.hpp, data/image_folder.hpp, compress/atomo.hpp,
 // further sums (collectives/sum_algorithms.hpp, node/shared_reduce.hpp) and collectives/predict.hpp,
 // report/timeline.hpp, report/html_report.hpp, report/tensorboard.hpp, report/comparison.hpp, train/checkpoint.hpp for
-// programs that save and resume, sync/adaptive.hpp, train/find_learning_rate.hpp, check_gradients.hpp, and
-// tensor/xtensor.hpp, which takes a second to parse.
+// programs that save and resume, sync/adaptive.hpp, sync/outer_momentum.hpp, sync/elastic_averaging.hpp,
+// train/find_learning_rate.hpp, check_gradients.hpp, and tensor/xtensor.hpp, which takes a second to parse.
 // Tested by tests/headers/main.cpp.
 
 #include "lockstep/comm/program.hpp"

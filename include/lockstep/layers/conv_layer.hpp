@@ -135,7 +135,8 @@ struct conv_layer {
     }();
     static constexpr double flops = G.flops();
     /// A thread's share of a larger gradient stays in the caches next to it better than all of it would.
-    static constexpr layer_api::traits traits{.needs_y = false, .deals_lanes = G.weight_count() <= 65536};
+    static constexpr layer_api::traits traits{.needs_y = false,
+                                              .deals_lanes = G.weight_count() <= layer_api::most_dealt_weights};
 
     static constexpr kernels::convolution geometry = G;
     static constexpr window_details details = with_algorithms<G, Rule>(details_of(G));

@@ -37,6 +37,8 @@ void add_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* pa
     }
 }
 
+/// Of a convolution: of a larger gradient all threads compute the parts.
+inline constexpr std::size_t most_dealt_weights = 65536;
 /// Whether threads take lanes of their own, rather than parts of each: where all get about as many.
 [[nodiscard]] constexpr bool threads_take_lanes(std::size_t lanes, parallel::team team) noexcept {
     const auto threads = static_cast<std::size_t>(team.threads);

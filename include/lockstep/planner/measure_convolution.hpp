@@ -13,6 +13,7 @@
 
 #include "lockstep/core/random.hpp"
 #include "lockstep/kernels/convolution/algorithm.hpp"
+#include "lockstep/layers/lane_summation.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/planner/choose_algorithms.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -71,14 +72,13 @@ public:
     }
 
 private:
+    [[nodiscard]] std::size_t threads() const noexcept { return static_cast<std::size_t>(how_.team.threads); }
+    /// As layer_api::conv_layer: threads may take a lane of a small weight gradient each.
+    [[nodiscard]] bool deals_lanes() const noexcept { return g_.weight_count() <= layer_api::most_dealt_weights; }
     [[nodiscard]] std::array<std::size_t, 7> sizes() const {
-        return {how_.samples * g_.in_size(),
-                how_.samples * g_.out_size(),
-                how_.samples * g_.in_size(),
-                g_.weight_count(),
-                g_.weight_count(),
-                g_.filters,
-                g_.filters};
+        return {how_.samples * g_.in_size(), how_.samples * g_.out_size(),  how_.samples * g_.in_size(),
+                g_.weight_count(),           threads() * g_.weight_count(), g_.filters,
+                threads() * g_.filters};
     }
     [[nodiscard]] std::size_t elements_of_scratch(kernels::algorithm which, kernels::convolution_pass pass,
                                                   std::size_t run) const {
@@ -86,7 +86,11 @@ private:
             return kernels::convolve_forward_scratch<T>(which, g_, run, how_.team);
         if (pass == kernels::convolution_pass::backward_data)
             return kernels::convolve_backward_data_scratch<T>(which, g_, run, how_.team);
-        return kernels::convolve_backward_weights_scratch<T>(which, g_, run, how_.team);
+        const auto share = [&](parallel::team team) {
+            return kernels::convolve_backward_weights_scratch<T>(which, g_, run, team);
+        };
+        return std::max(share(how_.team),
+                        deals_lanes() ? layer_api::dealt_scratch<T>(share({1}), how_.lanes, how_.team) : 0);
     }
     [[nodiscard]] std::size_t bytes_of_scratch(kernels::algorithm which, kernels::convolution_pass pass,
                                                std::size_t run) const {
@@ -114,11 +118,20 @@ private:
         const double begin = now();
         double passed = 0;
         do {
-            if (pass == kernels::convolution_pass::backward_weights)
-                for (std::size_t lane = 0; lane < how_.lanes; ++lane)
-                    run(which, pass, parallel::split(how_.samples, how_.lanes, lane));
+            const kernels::resources<T> all{how_.team, arena_[scratch_]};
+            const auto lanes = [&](parallel::block of, std::size_t thread, const kernels::resources<T>& use) {
+                for (std::size_t lane = of.first; lane < of.last; ++lane)
+                    run(which, pass, parallel::split(how_.samples, how_.lanes, lane), use, thread);
+            };
+            if (pass == kernels::convolution_pass::backward_weights && deals_lanes() &&
+                layer_api::threads_take_lanes(how_.lanes, how_.team))
+                parallel::on_each_thread(how_.team, [&](std::size_t thread) {
+                    lanes(parallel::split(how_.lanes, threads(), thread), thread, layer_api::dealt_part(all, thread));
+                });
+            else if (pass == kernels::convolution_pass::backward_weights)
+                lanes({0, how_.lanes}, 0, all);
             else
-                for (std::size_t at = 0; at < runs; ++at) run(which, pass, {at * samples, (at + 1) * samples});
+                for (std::size_t at = 0; at < runs; ++at) run(which, pass, {at * samples, (at + 1) * samples}, all);
             ++rounds;
             passed = now() - begin;
         } while (passed < how_.seconds);
@@ -130,18 +143,19 @@ private:
         clock_gettime(how_.team.threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &out);
         return static_cast<double>(out.tv_sec) + 1e-9 * static_cast<double>(out.tv_nsec);
     }
-    void run(kernels::algorithm which, kernels::convolution_pass pass, parallel::block samples) noexcept {
+    void run(kernels::algorithm which, kernels::convolution_pass pass, parallel::block samples,
+             const kernels::resources<T>& use, std::size_t thread = 0) noexcept {
         const auto at = [&](std::size_t i) { return arena_[slices_[i]].data(); };
         T* const x = at(0) + samples.first * g_.in_size();
         T* const y = at(1) + samples.first * g_.out_size();
         T* const dx = at(2) + samples.first * g_.in_size();
-        const kernels::resources<T> use{how_.team, arena_[scratch_]};
         if (pass == kernels::convolution_pass::forward)
             kernels::convolve_forward<T>(which, g_, samples.size(), x, at(3), at(5), y, use);
         else if (pass == kernels::convolution_pass::backward_data)
             kernels::convolve_backward_data<T>(which, g_, samples.size(), y, at(3), dx, use);
         else
-            kernels::convolve_backward_weights<T>(which, g_, samples.size(), x, y, at(4), at(6), use);
+            kernels::convolve_backward_weights<T>(which, g_, samples.size(), x, y, at(4) + thread * g_.weight_count(),
+                                                  at(6) + thread * g_.filters, use);
     }
 
     kernels::convolution g_;

@@ -130,8 +130,8 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
 ///   has all of them, one after the other.
 /// - `begin_walk(set, lengths, step)`: before the walk of one of them; `lengths` are the rows of each lane. Returns how
 ///   many samples its gradient is a mean of.
-/// - `mean(weights)`: weights for looks at them. Collective. `loaded(weights)`: the first set is new, and that of all
-///   workers; see Strategy.
+/// - `mean(weights)`: weights for looks at them. Collective. `spread(weights)`: the first set is new, and becomes that
+///   of all workers; it comes before `loaded(weights)`.
 /// - `worker_of(set)`, and `speaks()`: whether this rank shows the state of its workers, of the ranks that share them.
 /// - `bytes_of(step)`: what this rank sends in it. `shared_bytes(grid)`: what is reserved in memory that ranks share.
 template <class S>

@@ -198,14 +198,14 @@ LOCKSTEP_FUNCTION std::string detail::text_of(const summary_facts& of) {
                       right(core::fixed(of.forward_flops / 1e6, 3), 11), " MFLOP forward, ",
                       core::fixed(of.training_flops / 1e6, 3), " to train on a sample\n");
     out += core::text("transport     ", of.transport, "\n");
-    out += core::text("each step     rank 0 sends ", core::grouped(of.averaging_bytes), " bytes to average in ",
-                      count(of.buckets, "bucket"), ", ", core::grouped(of.redistribution_bytes),
-                      " bytes between layers\n");
+    out += core::text("each step     rank ", of.grid.rank, " sends ", core::grouped(of.averaging_bytes),
+                      " bytes to average in ", count(of.buckets, "bucket"), ", ",
+                      core::grouped(of.redistribution_bytes), " bytes between layers\n");
     if (of.synchronous_steps > 0)
         out += core::text("              in each of the first ", core::grouped(of.synchronous_steps), " steps ",
                           core::grouped(of.synchronous_bytes), " bytes to average\n");
     line("              by ", of.all_reduce);
-    out += core::text("memory        ", megabytes(of.memory_bytes), " MB on rank 0: weights ",
+    out += core::text("memory        ", megabytes(of.memory_bytes), " MB on rank ", of.grid.rank, ": weights ",
                       megabytes(of.memory.weights), ", gradients ", megabytes(of.memory.gradients), ", optimizer ",
                       megabytes(of.memory.optimizer), ", activations ", megabytes(of.memory.activations),
                       " (scratch up to ", megabytes(of.memory.scratch), "), data ", megabytes(of.memory.data),

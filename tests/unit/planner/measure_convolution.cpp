@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "lockstep/layers/conv.hpp"
 #include "lockstep/layers/tuned_conv.hpp"
 #include "lockstep/models/resnet.hpp"
 #include "lockstep/planner/convolutions.hpp"
@@ -79,6 +80,34 @@ TEST_CASE("planner/measure_convolution: every pass, the algorithms that apply, a
     CHECK(seen.size() == all.size());
     CHECK(seen.count({0, convolution_pass::backward_data}) == 0);
     CHECK(seen.count({2, convolution_pass::backward_data}) == 1);
+}
+
+TEST_CASE("planner/measure_convolution: scratch is what a layer takes, by any number of threads", "[planner]") {
+    using in = tensor::shape<8, 8, 16>;
+    using spec = layers::conv<24, 3, layers::conv_options{.padding = 1}, layers::tuned>;
+    for (const int threads : {1, 2, 4}) {
+        if (threads > 1 && !parallel::has_threads) continue;
+        planner::measuring how = quickly();
+        how.samples = 64;
+        how.lanes = 8;
+        how.team = {threads};
+        const std::vector<convolution_layer> one{{0, spec::geometry<in>, true}};
+        for (const auto& measured : planner::measure_convolutions<float>(one, how, [](std::size_t, std::size_t) {}))
+            for (const auto& tried : measured.algorithms) {
+                if (measured.pass != convolution_pass::backward_weights) continue;
+                // All that the layer takes is for this pass: direct takes least in the others.
+                kernels::convolution_choice choice;
+                for (auto& pass : choice.passes) pass.which = algorithm::direct;
+                choice[measured.pass].which = tried.which;
+                spec chosen;
+                chosen.chosen.choice = choice;
+                const std::size_t all =
+                    sizeof(float) * layer_api::scratch_size<float>(chosen.on(in{}), 64, 8, parallel::team{threads});
+                INFO(threads << " threads, " << kernels::name(tried.which));
+                CHECK(tried.runs[0].scratch <= all);
+                if (tried.which != algorithm::direct) CHECK(tried.runs[0].scratch == all);
+            }
+    }
 }
 
 TEST_CASE("planner/measure_convolution: only what is allowed, and what the rule picks", "[planner]") {

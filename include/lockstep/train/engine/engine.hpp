@@ -380,8 +380,8 @@ struct engine {
 
     /// Weights are those of the start, or of load_weights().
     [[gnu::cold]] void tell_loaded() {
-        if constexpr (has_worker_weights || requires { strategy.loaded(weights()); })
-            strategy.loaded(arena[weight_slice]);
+        if constexpr (has_worker_weights) strategy.spread(arena[weight_slice]);
+        if constexpr (requires { strategy.loaded(weights()); }) strategy.loaded(arena[weight_slice]);
     }
 
     /// Nothing of it is done.

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 8
+// Strategies that make something of the mean of workers: the weights of a naive reference, and equal bits on 1, 2, 3,
+// 4, 6 and 8 ranks.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "equivalence/shared_folder.hpp"
+#include "equivalence/support.hpp"
+#include "lockstep/optim/momentum.hpp"
+#include "lockstep/sync/elastic_averaging.hpp"
+#include "lockstep/sync/local_sgd.hpp"
+#include "lockstep/sync/outer_momentum.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+namespace {
+
+using namespace support;
+using ls::sync::elastic_averaging;
+using ls::sync::momenta;
+using ls::sync::outer_momentum;
+
+// A short last minibatch of 7 rows, which leaves workers without rows; 9 steps, which neither 2 nor 4 divides.
+constexpr std::size_t batch = 61, steps = 9, lanes = 8;
+constexpr double rate = 0.05, inner_beta = 0.5;
+const samples<double> training{3 * batch + 7};
+
+/// One dense layer and a softmax: what a reference of a few lines computes.
+constexpr std::size_t inputs = sample::size, classes = 10;
+constexpr auto linear = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<classes>{}};
+
+template <class Sync>
+auto recipe(const Sync& sync, std::size_t workers) {
+    return ls::plan{.model = linear,
+                    .loss = ls::loss::softmax_cross_entropy{},
+                    .optimizer = ls::optim::momentum{.beta = inner_beta},
+                    .schedule = ls::optim::constant{.rate = rate},
+                    .sampler = ls::data::ordered{},
+                    .precision = ls::real<double>{},
+                    .sync = sync,
+                    .batch = batch,
+                    .lanes = lanes,
+                    .workers = workers,
+                    .seed = 5};
+}
+
+using numbers = std::vector<double>;
+
+/// The mean gradient over the rows first .. last - 1, of weights and then biases.
+numbers naive_gradient(const numbers& w, std::size_t first, std::size_t last) {
+    numbers out(w.size());
+    for (std::size_t row = first; row < last; ++row) {
+        const double* x = training.x.data() + row * inputs;
+        double p[classes], sum = 0;
+        for (std::size_t c = 0; c < classes; ++c) {
+            p[c] = w[inputs * classes + c];
+            for (std::size_t i = 0; i < inputs; ++i) p[c] += x[i] * w[i * classes + c];
+            sum += p[c] = std::exp(p[c]);
+        }
+        for (std::size_t c = 0; c < classes; ++c) {
+            const double d = p[c] / sum - (static_cast<std::size_t>(training.y[row]) == c ? 1 : 0);
+            for (std::size_t i = 0; i < inputs; ++i) out[i * classes + c] += x[i] * d;
+            out[inputs * classes + c] += d;
+        }
+    }
+    for (double& one : out) one /= static_cast<double>(last - first);
+    return out;
+}
+
+/// W workers; between(w, mean) makes new weights of all of them at the end of a period, from their mean by samples.
+template <class Between>
+std::vector<numbers> naive(const numbers& begin, std::size_t period, std::size_t start, std::size_t workers,
+                           const Between& between) {
+    const std::size_t n = training.y.size();
+    std::vector<numbers> w(workers, begin), v(workers, numbers(begin.size()));
+    numbers taken(workers);
+    for (std::size_t step = 0, at = 0; step < steps; ++step) {
+        const std::size_t rows = std::min(batch, n - at);
+        for (std::size_t k = 0; k < workers; ++k) {
+            std::size_t first = at + rows * (k * lanes / workers) / lanes,
+                        last = at + rows * ((k + 1) * lanes / workers) / lanes;
+            if (step < start) first = at, last = at + rows;
+            if (step >= start) taken[k] += static_cast<double>(last - first);
+            if (first == last) continue;
+            const numbers g = naive_gradient(w[k], first, last);
+            for (std::size_t i = 0; i < g.size(); ++i) w[k][i] -= rate * (v[k][i] = inner_beta * v[k][i] + g[i]);
+        }
+        at = at + rows == n ? 0 : at + rows;
+        if (step + 1 == start) between(w, numbers{});
+        if (step < start || (step + 1 - start) % period != 0) continue;
+        double all = 0;
+        for (const double one : taken) all += one;
+        numbers mean(begin.size());
+        for (std::size_t k = 0; k < workers; ++k)
+            for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += w[k][i] * taken[k] / all;
+        between(w, mean);
+        std::ranges::fill(taken, 0.0);
+    }
+    return w;
+}
+
+double distance(std::span<const double> a, const numbers& b) {
+    double most = a.size() == b.size() ? 0 : 1;
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+    return most;
+}
+
+struct outcome {
+    std::uint64_t weights = 0, state = 0;
+    std::vector<double> losses;
+    bool operator==(const outcome&) const = default;
+};
+template <class Plan>
+outcome run(const mpi::communicator& ranks, const Plan& plan) {
+    ls::trainer trainer{ranks, plan};
+    losses seen;
+    trainer.fit(training.set(), ls::steps{steps}, seen);
+    return {trainer.weights_hash(), trainer.state_hash(), seen.values};
+}
+
+/// A strategy of one's own: workers go half of the way to their mean, and so differ after it.
+struct half_way {
+    std::uint64_t period = 3, start = 0;
+    momenta momentum = momenta::keep;
+    static constexpr bool has_worker_weights = true;
+    static constexpr std::string_view name = "half_way";
+    [[nodiscard]] std::string settings() const { return ls::core::text("period=", period); }
+
+    template <class Types>
+    class strategy : public ls::sync::local_updates<Types> {
+        using T = typename Types::value_type;
+
+    public:
+        using ls::sync::local_updates<Types>::local_updates;
+        [[nodiscard]] bool commit(std::span<T> weights, double by, std::uint64_t step) {
+            return this->commit_means(
+                weights, by, step, [](std::span<const T>) noexcept {},
+                [](std::span<const T> mean, std::span<T> worker) noexcept {
+                    for (std::size_t i = 0; i < mean.size(); ++i) worker[i] += (mean[i] - worker[i]) / 2;
+                });
+        }
+    };
+};
+
+}  // namespace
+
+TEST_CASE("equivalence/outer_steps: slow weights and their momentum are those of a naive reference", "[equivalence]") {
+    for (const std::size_t workers : {1U, 2U, 4U, 8U})
+        for (const auto& of : {outer_momentum{.period = 1}, outer_momentum{.period = 3, .nesterov = false},
+                               outer_momentum{.period = 3, .start = 3, .rate = 0.5, .beta = 0.8},
+                               outer_momentum{.period = 9, .rate = 1, .beta = 0}})
+            on_groups({1, 3}, [&](const mpi::communicator& group) {
+                ls::trainer trainer{group, recipe(of, workers)};
+                const auto begin = trainer.all_weights();
+                numbers slow{begin.begin(), begin.end()}, velocity(begin.size());
+                const auto outer = [&](std::vector<numbers>& w, const numbers& mean) {
+                    if (mean.empty()) {
+                        slow = w[0];
+                        return;
+                    }
+                    for (std::size_t i = 0; i < slow.size(); ++i) {
+                        const double g = slow[i] - mean[i];
+                        velocity[i] = of.beta * velocity[i] + g;
+                        slow[i] -= of.rate * (of.nesterov ? g + of.beta * velocity[i] : velocity[i]);
+                    }
+                    w.assign(w.size(), slow);
+                };
+                const auto expected = naive(slow, of.period, of.start, workers, outer);
+                trainer.fit(training.set(), ls::steps{steps});
+                INFO(of.settings() << ", " << workers << " workers, " << group.size() << " ranks");
+                CHECK(distance(trainer.all_weights(), expected[0]) < 1e-12);
+            });
+}
+
+TEST_CASE("equivalence/outer_steps: workers on an elastic to a centre are those of a naive reference",
+          "[equivalence]") {
+    for (const std::size_t workers : {1U, 2U, 4U, 8U})
+        for (const auto& of :
+             {elastic_averaging{.period = 1}, elastic_averaging{.period = 2, .beta = 0.5, .alpha = 0.3},
+              elastic_averaging{.period = 4, .beta = 1, .alpha = 1}})
+            on_groups({1, 3}, [&](const mpi::communicator& group) {
+                ls::trainer trainer{group, recipe(of, workers)};
+                const auto begin = trainer.all_weights();
+                numbers centre{begin.begin(), begin.end()};
+                const double alpha = of.alpha > 0 ? of.alpha : of.beta / static_cast<double>(workers);
+                const auto draw = [&](std::vector<numbers>& w, const numbers& mean) {
+                    for (std::size_t i = 0; i < centre.size(); ++i) {
+                        for (numbers& one : w) one[i] -= alpha * (one[i] - centre[i]);
+                        centre[i] += of.beta * (mean[i] - centre[i]);
+                    }
+                };
+                (void)naive(centre, of.period, 0, workers, draw);
+                trainer.fit(training.set(), ls::steps{steps});
+                INFO(of.settings() << ", " << workers << " workers, " << group.size() << " ranks");
+                CHECK(distance(trainer.all_weights(), centre) < 1e-12);
+            });
+}
+
+TEST_CASE("equivalence/outer_steps: the same bits on 1, 2, 3, 4, 6 and 8 ranks, and after a resume", "[equivalence]") {
+    const shared_folder folder;
+    const auto same = [&](const auto& sync, std::size_t workers) {
+        const auto plan = recipe(sync, workers);
+        std::vector<outcome> all;
+        for (const int ranks : {1, 2, 3, 4, 6, 8}) {
+            outcome now;
+            on_groups({ranks}, [&](const mpi::communicator& group) { now = run(group, plan); });
+            if (mpi::communicator{}.rank() == 0) all.push_back(now);
+        }
+        INFO(sync.settings() << ", " << workers << " workers");
+        for (const outcome& one : all) CHECK(one == all[0]);
+        // Stopped after 5 steps, in the middle of a period, on 3 ranks; goes on on 2 and on 8.
+        folder.clear();
+        on_groups({3}, [&](const mpi::communicator& group) {
+            ls::trainer trainer{group, plan};
+            trainer.fit(training.set(), ls::steps{5});
+            (void)trainer.save(folder.path);
+        });
+        mpi::communicator{}.barrier();
+        for (const int ranks : {2, 8}) {
+            std::uint64_t weights = 0, state = 0;
+            on_groups({ranks}, [&](const mpi::communicator& group) {
+                ls::trainer trainer{group, plan};
+                trainer.resume(folder.path);
+                trainer.fit(training.set(), ls::until_step{steps});
+                weights = trainer.weights_hash();
+                state = trainer.state_hash();
+            });
+            if (mpi::communicator{}.rank() == 0) {
+                CHECK(weights == all[0].weights);
+                CHECK(state == all[0].state);
+            }
+        }
+    };
+    for (const std::size_t workers : {1U, 2U, 8U}) {
+        same(outer_momentum{.period = 3, .start = 1}, workers);
+        same(elastic_averaging{.period = 3}, workers);
+    }
+    same(half_way{}, 4);
+}
+
+TEST_CASE("equivalence/outer_steps: a look after each step is the same on all ranks", "[equivalence]") {
+    const auto looks = [](const auto& sync) {
+        std::vector<std::vector<std::uint64_t>> all;
+        for (const int ranks : {1, 2, 4}) {
+            std::vector<std::uint64_t> seen;
+            on_groups({ranks}, [&](const mpi::communicator& group) {
+                ls::trainer trainer{group, recipe(sync, 4)};
+                for (std::size_t step = 0; step < 5; ++step) {
+                    trainer.fit(training.set(), ls::steps{1});
+                    const std::uint64_t hash = trainer.weights_hash();
+                    std::uint64_t of_first = hash;
+                    boost::mpi::broadcast(group, of_first, 0);
+                    CHECK(hash == of_first);
+                    seen.push_back(hash);
+                }
+            });
+            if (mpi::communicator{}.rank() == 0) all.push_back(seen);
+        }
+        for (const auto& one : all) CHECK(one == all[0]);
+    };
+    looks(half_way{});
+    looks(outer_momentum{.period = 2, .start = 1});
+    looks(elastic_averaging{.period = 2});
+}
+
+TEST_CASE("equivalence/outer_steps: settings that make no sense are refused on all ranks", "[equivalence]") {
+    on_groups({2}, [&](const mpi::communicator& group) {
+        const auto make = [&](const auto& sync) { ls::trainer{group, recipe(sync, 4)}; };
+        CHECK_THROWS_WITH(make(outer_momentum{.period = 0}),
+                          Catch::Contains("sync::outer_momentum averages weights every 0 steps; set period"));
+        CHECK_THROWS_WITH(make(outer_momentum{.rate = 0}), Catch::Contains("has rate = 0"));
+        CHECK_THROWS_WITH(make(outer_momentum{.beta = 1}), Catch::Contains("has beta = 1"));
+        CHECK_THROWS_WITH(make(elastic_averaging{.beta = 0}), Catch::Contains("has beta = 0"));
+        CHECK_THROWS_WITH(make(elastic_averaging{.alpha = 2}), Catch::Contains("has alpha = 2"));
+        CHECK_THROWS_WITH(make(half_way{.period = 0}), Catch::Contains("half_way averages weights every 0 steps"));
+    });
+}
