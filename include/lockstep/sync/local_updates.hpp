@@ -47,7 +47,7 @@ class local_updates {
     static constexpr std::size_t n = network::parameters_here;
 
     /// The weights of one worker, but for their memory.
-    class worker : public owner_updates<Types> {
+    class worker_updates : public owner_updates<Types> {
         using base = owner_updates<Types>;
 
     public:
@@ -101,7 +101,7 @@ public:
 
     void bind(const tensor::arena& arena) {
         arena_ = &arena;
-        for (worker& one : workers_) one.bind(arena);
+        for (worker_updates& one : workers_) one.bind(arena);
         if (sum_) sum_->bind(arena);
     }
 
@@ -130,12 +130,12 @@ public:
     template <class Others>
     void gradient_ready(std::size_t layer, std::uint64_t step, const Others& others) {
         times().note(report::activity::backward, layer);
-        worker& mine = workers_[set_];
+        worker_updates& mine = workers_[set_];
         if (overlaps_ && adds_alone(mine, step)) mine.queue_.ready(layer, step);
         mine.queue_.beside_backward(others);
     }
     [[nodiscard]] double reduce_loss(step_sums& losses, std::uint64_t step) {
-        for (worker& one : workers_)
+        for (worker_updates& one : workers_)
             if (!overlaps_ && adds_alone(one, step)) one.queue_.start_all(step);
         return front().agree_on_loss(losses, [&] { front().queue_.poll(); });
     }
@@ -146,10 +146,10 @@ public:
 
     /// Weights of the workers of this rank are whole. Local.
     void complete() {
-        for (worker& one : workers_) one.complete();
+        for (worker_updates& one : workers_) one.complete();
     }
     [[gnu::cold]] void abandon() noexcept {
-        for (worker& one : workers_) one.abandon();
+        for (worker_updates& one : workers_) one.abandon();
     }
     /// The mean over all workers, whose own weights stay as they are; a view that the next step ends. Collective,
     /// unless nothing has changed since the last look, or all workers have the same weights.
@@ -218,13 +218,13 @@ public:
         return workers_.front().bytes_per_step() + sums * bytes_of_sum();
     }
     [[nodiscard]] std::size_t slot_numbers() const noexcept {
-        return over_workers([](const worker& one) { return one.slot_numbers(); });
+        return over_workers([](const worker_updates& one) { return one.slot_numbers(); });
     }
     [[nodiscard]] std::size_t gradient_numbers() const noexcept {
-        return over_workers([](const worker& one) { return one.gradient_numbers(); });
+        return over_workers([](const worker_updates& one) { return one.gradient_numbers(); });
     }
     [[nodiscard]] std::size_t message_bytes() const noexcept {
-        return sum_bytes_ + over_workers([](const worker& one) { return one.message_bytes(); });
+        return sum_bytes_ + over_workers([](const worker_updates& one) { return one.message_bytes(); });
     }
     [[nodiscard]] std::size_t bucket_count() const noexcept { return workers_.front().bucket_count(); }
     /// Memory in which all ranks add.
@@ -254,7 +254,7 @@ protected:
         if (averages) change_->hold();
         bool finite = true;
         for (std::size_t set = 0; set < workers_.size(); ++set) {
-            worker& one = workers_[set];
+            worker_updates& one = workers_[set];
             if (set > 0) times().begin_update();
             if (!one.updates)
                 one.queue_.completes(step + 1);
@@ -283,7 +283,7 @@ protected:
     const tensor::arena* arena_ = nullptr;  ///< all memory of a step
 
 private:
-    [[nodiscard]] worker& front() noexcept { return workers_.front(); }
+    [[nodiscard]] worker_updates& front() noexcept { return workers_.front(); }
     [[nodiscard]] T workers() const noexcept { return static_cast<T>(grid_.workers); }
     [[nodiscard]] std::span<T> scratch() const noexcept { return (*arena_)[scratch_]; }
     [[nodiscard]] static std::span<T> weights_of(std::span<T> all, std::size_t set) noexcept {
@@ -295,7 +295,7 @@ private:
     template <class F>
     [[nodiscard]] std::size_t over_workers(const F& f) const noexcept {
         std::size_t sum = 0;
-        for (const worker& one : workers_) sum += f(one);
+        for (const worker_updates& one : workers_) sum += f(one);
         return sum;
     }
     [[nodiscard]] std::size_t bytes_of_sum() const noexcept { return sum_ ? sum_->bytes_per_step() : 0; }
@@ -307,7 +307,7 @@ private:
         return grid_.workers > 1 && ends_period(step);
     }
     /// Its gradient is a sum over its own ranks alone.
-    [[nodiscard]] bool adds_alone(const worker& one, std::uint64_t step) const noexcept {
+    [[nodiscard]] bool adds_alone(const worker_updates& one, std::uint64_t step) const noexcept {
         return one.updates && step >= start_;
     }
 
@@ -471,7 +471,7 @@ private:
         each([&](std::span<T> node, std::size_t, std::size_t first, bool counts) {
             counts ? copy(scratch().subspan(first, node.size()), node) : leave_out(node);
         });
-        for (worker& one : workers_) one.queue_.start_all(step);
+        for (worker_updates& one : workers_) one.queue_.start_all(step);
     }
 
     comm::group all_;
@@ -484,7 +484,7 @@ private:
     partition::grid inside_;              // the ranks that share a worker
     std::vector<std::uint64_t> samples_;  // of all workers since the last mean
     comm::group sharing_;
-    std::deque<worker> workers_;            // which stay where they are
+    std::deque<worker_updates> workers_;    // which stay where they are
     std::span<const std::size_t> lengths_;  // rows of all lanes in this step
     std::vector<bool> is_kept_here_;
     std::optional<reduce::tree_sum<T>> sum_;  // of several workers
