@@ -128,7 +128,7 @@ TEST_CASE("layers/tuned_conv: what it says of itself", "[layers]") {
     CHECK(one.chosen.algorithms() == "default rule\n");
     one.chosen.choice = kernels::choice_of(mixed, layer::geometry);
     (*one.chosen.choice)[convolution_pass::backward_data].micro = {{4}, 1};
-    CHECK(one.chosen.algorithms() == "winograd2\ndirect micro 4\nim2col\n");
+    CHECK(one.chosen.algorithms() == "winograd2\ndirect\nim2col\n");
     CHECK(one.on(input{}).remark() == "winograd2 / direct micro 4 / im2col");
     CHECK(of(std::nullopt).remark() == "direct / direct / direct");
     CHECK(fixed<always_winograd4>{}.remark() == "winograd4");
