@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+// Tested by tests/headers/main.cpp.
 // The trainer and all that can stand in a plan, for programs; the library itself never includes it. Not here: models/,
 // planner/, files/, infer/ (predictions, ONNX files), data/mapped_npy.hpp, data/image_folder.hpp, compress/atomo.hpp,
 // further sums (collectives/sum_algorithms.hpp, node/shared_reduce.hpp) and collectives/predict.hpp,
 // report/timeline.hpp, report/html_report.hpp, report/tensorboard.hpp, report/comparison.hpp, train/checkpoint.hpp for
 // programs that save and resume, sync/adaptive.hpp, sync/outer_momentum.hpp, sync/elastic_averaging.hpp,
 // train/find_learning_rate.hpp, check_gradients.hpp, and tensor/xtensor.hpp, which takes a second to parse.
-// Tested by tests/headers/main.cpp.
 
 #include "lockstep/comm/program.hpp"
 #include "lockstep/compress/any.hpp"

@@ -2,7 +2,7 @@
 #pragma once
 // Each worker trains weights of its own, and every few steps something is made of their mean: local SGD and what
 // derives from it.
-// Tested by tests/equivalence/local_sgd.cpp, outer_steps.cpp.
+// Tested by tests/equivalence/outer_steps.cpp.
 
 #include <algorithm>
 #include <cstddef>
@@ -144,7 +144,7 @@ public:
         return commit_means(weights, rate, step, from_the_mean{});
     }
 
-    /// Weights of the workers of this rank are whole. Local.
+    /// Local.
     void complete() {
         for (worker_updates& one : workers_) one.complete();
     }
@@ -242,7 +242,7 @@ protected:
 
     /// A commit. In a step that ends a period `after(mean)` may change the mean of all workers, on every rank alike;
     /// then take(mean, weights) makes the weights of each worker of this rank, which by default are the mean. Both are
-    /// noexcept and see `parameters_here` numbers. One worker is its own mean, in the same place.
+    /// noexcept, see `parameters_here` numbers, and no mean that is not finite. One worker is its own mean, in place.
     template <class After, class Take = from_the_mean>
     [[nodiscard]] bool commit_means(std::span<T> weights, double rate, std::uint64_t step, const After& after,
                                     const Take& take = {}) {
@@ -423,10 +423,11 @@ private:
             add_workers(workers());
         }
         const std::span<T> mean = sum_ ? scratch().first(n) : weights_of(weights, 0);
-        if constexpr (!std::is_same_v<After, from_the_mean>) after(mean);
         bool finite = is_finite(mean);
+        if constexpr (!std::is_same_v<After, from_the_mean>)
+            if (finite) after(mean), finite = is_finite(mean);
         constexpr bool agree = std::is_same_v<Take, from_the_mean>;
-        for (std::size_t set = 0; set < workers_.size(); ++set)
+        for (std::size_t set = 0; (finite || agree) && set < workers_.size(); ++set)
             if constexpr (!agree)
                 take(std::span<const T>{mean}, weights_of(weights, set));
             else if (sum_)
