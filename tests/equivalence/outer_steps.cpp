@@ -245,6 +245,36 @@ TEST_CASE("equivalence/outer_steps: the same bits on 1, 2, 3, 4, 6 and 8 ranks, 
     same(half_way{}, 4);
 }
 
+TEST_CASE("equivalence/outer_steps: synchronous steps move slow weights along, and a resume may begin local ones",
+          "[equivalence]") {
+    const shared_folder folder;
+    const auto with_start = [](std::uint64_t start, std::uint64_t period) {
+        return recipe(outer_momentum{.period = period, .start = start}, 4);
+    };
+    on_groups({3}, [&](const mpi::communicator& group) {
+        ls::trainer whole{group, with_start(5, 2)}, first{group, with_start(1000, 2)}, second{group, with_start(5, 2)};
+        whole.fit(training.set(), ls::steps{steps});
+        first.fit(training.set(), ls::steps{5});
+        (void)first.save(folder.path + "/synchronous");
+        second.resume(folder.path + "/synchronous", {"sync"});
+        second.fit(training.set(), ls::until_step{steps});
+        CHECK(second.weights_hash() == whole.weights_hash());
+        CHECK(second.state_hash() == whole.state_hash());
+        // Workers differ when synchronous steps begin again, and every rank takes their mean.
+        ls::trainer local{group, with_start(0, 4)}, later{group, with_start(5, 2)};
+        local.fit(training.set(), ls::steps{2});
+        (void)local.save(folder.path + "/local");
+        later.resume(folder.path + "/local", {"sync"});
+        for (std::size_t step = 2; step < steps; ++step) {
+            later.fit(training.set(), ls::steps{1});
+            const std::uint64_t hash = later.weights_hash();
+            std::uint64_t of_first = hash;
+            boost::mpi::broadcast(group, of_first, 0);
+            CHECK(hash == of_first);
+        }
+    });
+}
+
 TEST_CASE("equivalence/outer_steps: a look after each step is the same on all ranks", "[equivalence]") {
     const auto looks = [](const auto& sync) {
         std::vector<std::vector<std::uint64_t>> all;

@@ -366,7 +366,7 @@ namespace detail {
     if (out.is_open()) return out;
     const int reason = errno;
     struct stat about {};
-    if (reason == EACCES && ::stat(path.c_str(), &about) == 0)
+    if (reason == EACCES && ::stat(path.c_str(), &about) == 0 && about.st_uid != ::geteuid())
         core::fail(
             core::text("cannot open ", path, ", which is another user's: ", std::generic_category().message(reason)),
             "delete it if no run writes to its folder, or let its owner permit writing");

@@ -26,7 +26,7 @@ namespace lockstep::saving {
 using recipe_lines = std::vector<std::pair<std::string, std::string>>;
 
 /// Of errors in a checkpoint that was changed, cut off or lost in part.
-inline constexpr std::string_view damage_remedy = "delete its folder, and an earlier one is used";
+inline constexpr std::string_view damage_remedy = "delete its folder, and resume takes an earlier one";
 
 struct manifest {
     static constexpr std::uint64_t newest_version = 1;

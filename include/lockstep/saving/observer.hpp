@@ -69,8 +69,13 @@ struct checkpoint {
             make_folders(folder + trial.name, false);
         });
         const std::string name = of_first_rank(trainer.ranks(), trial.name);
+        const std::string first = of_first_rank(trainer.ranks(), folder);
         together(trainer.ranks(), [&] {
             if (trainer.ranks().rank() == 0) return;
+            if (first != folder && !appears(folder + name))
+                core::fail(core::text("rank ", trainer.ranks().rank(), " does not see in ", folder,
+                                      " what rank 0 has made in ", first),
+                           "start all ranks in one folder, or name one on a file system that all ranks share");
             require_seen(trainer.ranks(), folder + name, folder);
             (void)placed_file{folder + "/run.lock", placed_file::use::write};
         });

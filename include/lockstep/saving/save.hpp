@@ -148,8 +148,9 @@ struct stored {
 /// The newest one in a folder, or the folder itself where it is one: its manifest and header, after all its sums have
 /// been compared, by all ranks together. Collective; throws core::error on all ranks alike.
 [[nodiscard, gnu::cold]] stored open(const comm::group& ranks, const std::string& folder);
-/// Whether this is the file of a checkpoint, and lies beside its manifest, as rank 0 sees it. Collective.
-[[nodiscard, gnu::cold]] bool is_in_checkpoint(const comm::group& ranks, const std::string& path);
+/// The checkpoint whose file of numbers this is, where it lies beside its manifest, as rank 0 sees it. Empty for other
+/// files, and where ranks name files of their own. Collective.
+[[nodiscard, gnu::cold]] std::string checkpoint_of(const comm::group& ranks, const std::string& path);
 
 /// Throws core::error that names the first array that is another one here.
 [[gnu::cold]] void require_same_arrays(const stored& from, const state_layout& layout);
@@ -425,12 +426,17 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
     return out;
 }
 
-LOCKSTEP_FUNCTION bool is_in_checkpoint(const comm::group& ranks, const std::string& path) {
-    const auto has = [&] {
-        return core::text("/", path.substr(path.rfind('/') + 1)) == state_name &&
-               core::why_unreadable(core::text(core::folder_of(path), manifest_name)).empty();
-    };
-    return ranks.gather_all(ranks.rank() == 0 && has())[0];
+LOCKSTEP_FUNCTION std::string checkpoint_of(const comm::group& ranks, const std::string& path) {
+    const auto paths = ranks.gather_all(std::string_view{path});
+    for (const std::string& one : paths)
+        if (one != paths[0]) return {};
+    std::string folder;
+    if (ranks.rank() == 0 && core::text("/", path.substr(path.rfind('/') + 1)) == state_name) {
+        folder = core::folder_of(path);
+        while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+        if (!core::why_unreadable(core::text(folder, manifest_name)).empty()) folder.clear();
+    }
+    return of_first_rank(ranks, folder);
 }
 
 LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layout& layout) {

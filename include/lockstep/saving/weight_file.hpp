@@ -138,7 +138,7 @@ LOCKSTEP_FUNCTION void require_one_set(const files::safetensors_layout& file, co
                                                   std::equal(shape.begin(), shape.end(), tensor.shape.begin() + 1))
                 core::fail(core::text("\"", path, "\" has weights of ", tensor.shape.front(),
                                       " workers, as local SGD keeps them, and not one set"),
-                           "resume a trainer from the checkpoint, and load the file of its save_weights(): their mean");
+                           "resume a trainer from the checkpoint, and load the file of its save_weights()");
         }
 }
 

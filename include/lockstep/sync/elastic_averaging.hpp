@@ -23,10 +23,11 @@ namespace lockstep::sync {
 ///
 ///     w_k = w_k - alpha (w_k - c),  c = c + beta (m - c).
 ///
-/// Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), weight files) see the centre c. The mean is
-/// weighted by the samples that workers have taken in the period, as that of local_sgd. The bits depend on W, not on
-/// the number of ranks. Cost: that of local_sgd, and 2 n numbers of memory. Errors: those of local_sgd, and an alpha or
-/// beta that makes no sense. Not with a compressor or a model partition.
+/// In the paper the gradient's step is taken at the same time as that to the centre. Looks at weights (evaluate(),
+/// weights_hash(), all_weights(), predict(), weight files) see the centre c. The mean is weighted by the samples that
+/// workers have taken in the period, as that of local_sgd. The bits depend on W, not on the number of ranks. Cost: that
+/// of local_sgd, and 2 n numbers of memory. Errors: those of local_sgd, and an alpha or beta that makes no sense. Not
+/// with a compressor or a model partition.
 struct elastic_averaging {
     std::uint64_t period = 10;  ///< steps
     double beta = 0.9;          ///< above 0, at most 1
@@ -86,6 +87,7 @@ struct elastic_averaging {
             this->complete();
             return centre();
         }
+        [[nodiscard]] std::size_t slot_numbers() const noexcept { return base::slot_numbers() + 2 * n; }
         template <class Visitor>
         void visit_state(Visitor&& visit) {
             base::visit_state(visit);

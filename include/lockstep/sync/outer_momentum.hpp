@@ -25,9 +25,9 @@ namespace lockstep::sync {
 ///     g = s - m,  v = beta v + g,  s = s - rate (nesterov ? g + beta v : v),  w_k = s for each worker k.
 ///
 /// The defaults but for the period are DiLoCo's (Douillard et al. 2023, arXiv:2311.08105); with `.nesterov = false` and
-/// a rate of 1 it is BMUF (Chen, Huo, ICASSP 2016), with another one SlowMo at a constant learning rate (Wang et al.,
-/// ICLR 2020, arXiv:1910.00643). With rate 1 and beta 0 it is local_sgd but for the last bits. One worker has slow
-/// weights as well: Lookahead with momentum. Cost: that of local_sgd, and 2 n numbers of memory and about 6 n
+/// a rate of 1 it is BMUF (Chen, Huo, ICASSP 2016), and at a constant learning rate SlowMo, whose alpha is `rate` (Wang
+/// et al., ICLR 2020, arXiv:1910.00643). With rate 1 and beta 0 it is local_sgd but for the last bits. One worker has
+/// slow weights as well: Lookahead with momentum. Cost: that of local_sgd, and 2 n numbers of memory and about 6 n
 /// operations each period on every rank. Errors: those of local_sgd, and a rate or beta that makes no sense.
 struct outer_momentum {
     std::uint64_t period = 100;        ///< steps from mean to mean
@@ -80,15 +80,20 @@ struct outer_momentum {
                 }
             };
             const bool finite = this->commit_means(weights, rate, step, after);
-            if (step + 1 == start_) {
-                this->complete();
-                follow(weights);
-            }
+            if (step + 1 == start_) follow(this->mean(weights));
+            weights_ = step + 1 < start_ ? weights : std::span<T>{};
             return finite;
         }
+        /// Slow weights are those of the checkpoint.
+        [[gnu::cold]] void restored() {
+            weights_ = {};
+            base::restored();
+        }
+        [[nodiscard]] std::size_t slot_numbers() const noexcept { return base::slot_numbers() + 2 * n; }
         template <class Visitor>
         void visit_state(Visitor&& visit) {
             base::visit_state(visit);
+            if (!weights_.empty()) follow(this->mean(weights_));
             this->visit_owned(visit, "slow weights", 0, slow());
             this->visit_owned(visit, "outer momentum", 0, velocity());
         }
@@ -99,6 +104,7 @@ struct outer_momentum {
         void follow(std::span<const T> weights) const { std::ranges::copy(weights.first(n), slow().begin()); }
 
         std::uint64_t start_;
+        std::span<T> weights_;  // between synchronous steps: slow weights follow these when they are looked at
         T rate_, beta_;
         bool nesterov_;
         tensor::slice<T> slow_, velocity_;

@@ -140,7 +140,8 @@ struct checkpoints<Plan, void> {
             if constexpr (engine<Plan>::looks_are_collective)
                 if (are_some) out.first = gather();
             const saving::long_waits others{core.ranks};
-            if (saving::is_in_checkpoint(core.ranks, path)) (void)saving::open(core.ranks, core::folder_of(path));
+            if (const auto one = saving::checkpoint_of(core.ranks, path); !one.empty())
+                (void)saving::open(core.ranks, one);
             saving::together(core.ranks, [&] {
                 if (are_some && some.count > network::size)
                     core::fail(core::text("load_weights() was to load ", some.count, " layers, and the network has ",

@@ -104,7 +104,7 @@ public:
     /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's
     /// memory: include lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read, and
     /// before the next fit() or step(); observers ask anew, because new weights may be on their way. Collective where
-    /// workers have weights of their own: their mean. Throws core::error if there is none of that name.
+    /// workers have weights of their own: their mean or centre. Throws core::error if there is none of that name.
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name,
                                const std::source_location& where = std::source_location::current()) const {
         static_assert(tensor::has_views<const T>,

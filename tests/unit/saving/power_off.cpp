@@ -416,8 +416,9 @@ TEST_CASE("a checkpoint with a changed byte is refused", "[saving]") {
             const fresh_folder copy;
             files::copy(real.path, copy.path, files::copy_options::recursive | files::copy_options::overwrite_existing);
             files::resize_file(copy.path / "step-10" / name, length);
-            CHECK_THROWS_WITH(newest(copy.path), Catch::Contains(name) && Catch::Contains("; ") &&
-                                                     Catch::EndsWith("delete its folder, and an earlier one is used"));
+            CHECK_THROWS_WITH(newest(copy.path),
+                              Catch::Contains(name) && Catch::Contains("; ") &&
+                                  Catch::EndsWith("delete its folder, and resume takes an earlier one"));
             files::remove(copy.path / "step-10" / name);
             ::mkfifo((copy.path / "step-10" / name).c_str(), 0600);
             CHECK_THROWS_WITH(newest(copy.path),

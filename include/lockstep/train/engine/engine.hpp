@@ -251,7 +251,7 @@ struct engine {
         ranks.aborts().passed();
         if (!finite && !is_trial) {
             strategy.complete();
-            refuse_weights<network>(spoilt_weights(), totals.steps);
+            refuse_weights<network>(spoilt_weights(), totals.steps, has_worker_weights);
         }
         return loss;
     }

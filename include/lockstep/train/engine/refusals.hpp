@@ -43,8 +43,9 @@ template <class Network>
 
 /// After a step whose gradients or new weights are not finite on this rank.
 template <class Network, class T>
-[[noreturn, gnu::cold]] void refuse_weights(std::span<const T> weights, std::uint64_t step) {
-    std::string what = "a gradient or the state of the optimizer";
+[[noreturn, gnu::cold]] void refuse_weights(std::span<const T> weights, std::uint64_t step, bool have_means) {
+    std::string what = have_means ? "a gradient, the state of the optimizer or the mean of workers"
+                                  : "a gradient or the state of the optimizer";
     const std::size_t bad = kernels::first_non_finite(weights);
     for (std::size_t layer = 0; layer < Network::size; ++layer) {
         std::size_t at = Network::offset(layer);
