@@ -426,8 +426,8 @@ TEST_CASE("a checkpoint with a changed byte is refused", "[saving]") {
         }
     }
     files::remove(real.path / "step-10" / "state.safetensors");
-    CHECK_THROWS_WITH(newest(real.path), Catch::EndsWith("state.safetensors is missing; delete its folder, and an "
-                                                         "earlier one is used"));
+    CHECK_THROWS_WITH(newest(real.path), Catch::EndsWith("state.safetensors is missing; delete its folder, and "
+                                                         "resume takes an earlier one"));
     save(real.path, 10, 0);
     CHECK(newest(real.path) == 10);
 }
