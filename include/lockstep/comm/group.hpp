@@ -72,7 +72,8 @@ public:
     /// long.
     void wait(abort_channel& aborts) {
         // One that sleeps looks at once: what has come ends its sleep.
-        if (looks(++polls_) || sleep_after(wait_.waited()).count() > 0) aborts.check(wait_, what_.came());
+        const bool sleeps = ++polls_ > spins && sleep_after(wait_.waited()).count() > 0;
+        if (sleeps || looks(polls_)) aborts.check(wait_, what_.came());
         if (polls_ > spins) give_way(wait_.waited());
     }
 
