@@ -92,6 +92,8 @@
 #include "lockstep/sync/buckets.hpp"
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/factors.hpp"
+#include "lockstep/sync/gossip.hpp"
+#include "lockstep/sync/graph.hpp"
 #include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/sync/norm_tree.hpp"
 #include "lockstep/tensor/arena.hpp"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <type_traits>
 
 #include "lockstep/core/floating_point.hpp"
@@ -85,6 +86,14 @@ void for_blocks(team team, std::size_t n, std::size_t grain, F&& f) noexcept {
     on_each_thread(team, [&](std::size_t thread) {
         const block mine = split(n, threads, thread, grain);
         if (!mine.empty()) detail::call_block(f, mine);
+    });
+}
+
+/// to = from, of equal length and disjoint.
+template <class T>
+void copy(team team, std::span<const T> from, std::span<T> to) noexcept {
+    for_blocks(team, from.size(), 4096, [&](block part) noexcept {
+        std::copy_n(from.data() + part.first, part.size(), to.data() + part.first);
     });
 }
 

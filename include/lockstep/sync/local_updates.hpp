@@ -211,20 +211,16 @@ public:
     [[nodiscard]] std::uint64_t synchronous_steps() const noexcept { return start_; }
     /// The mean over the local steps of a period.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return workers_.front().bytes_per_step() + bytes_of_sum() * averaged_arrays() / period_;
+        return bytes_inside() + bytes_of_sum() * averaged_arrays() / period_;
     }
     [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
         const std::size_t sums = (step < start_ ? 1 : 0) + (averages_after(step) ? averaged_arrays() : 0);
-        return workers_.front().bytes_per_step() + sums * bytes_of_sum();
+        return bytes_inside() + sums * bytes_of_sum();
     }
-    [[nodiscard]] std::size_t slot_numbers() const noexcept {
-        return over_workers([](const worker_updates& one) { return one.slot_numbers(); });
-    }
-    [[nodiscard]] std::size_t gradient_numbers() const noexcept {
-        return over_workers([](const worker_updates& one) { return one.gradient_numbers(); });
-    }
+    [[nodiscard]] std::size_t slot_numbers() const noexcept { return added(&worker_updates::slot_numbers); }
+    [[nodiscard]] std::size_t gradient_numbers() const noexcept { return added(&worker_updates::gradient_numbers); }
     [[nodiscard]] std::size_t message_bytes() const noexcept {
-        return sum_bytes_ + over_workers([](const worker_updates& one) { return one.message_bytes(); });
+        return sum_bytes_ + added(&worker_updates::message_bytes);
     }
     [[nodiscard]] std::size_t bucket_count() const noexcept { return workers_.front().bucket_count(); }
     /// Memory in which all ranks add.
@@ -246,12 +242,19 @@ protected:
     template <class After, class Take = from_the_mean>
     [[nodiscard]] bool commit_means(std::span<T> weights, double rate, std::uint64_t step, const After& after,
                                     const Take& take = {}) {
+        constexpr bool is_plain = std::is_same_v<After, from_the_mean>;
+        return commit_and(weights, rate, step, averages_after(step) || (!is_plain && ends_period(step)),
+                          [&] { return average(weights, after, take); });
+    }
+    /// A commit. Where `exchanges`, exchange() then changes the weights of workers once they are whole: collective,
+    /// after the agreement of a step. It returns whether all numbers are finite, on all ranks alike.
+    template <class Exchange>
+    [[nodiscard]] bool commit_and(std::span<T> weights, double rate, std::uint64_t step, bool exchanges,
+                                  const Exchange& exchange) {
         is_mean_here_ = false;
         if (step < start_) add_gradients(step);
-        constexpr bool is_plain = std::is_same_v<After, from_the_mean>;
-        const bool averages = averages_after(step) || (!is_plain && ends_period(step));
-        // Before the mean no weights are those after the step, whatever arrives meanwhile.
-        if (averages) change_->hold();
+        // Before the exchange no weights are those after the step, whatever arrives meanwhile.
+        if (exchanges) change_->hold();
         bool finite = true;
         for (std::size_t set = 0; set < workers_.size(); ++set) {
             worker_updates& one = workers_[set];
@@ -267,13 +270,20 @@ protected:
         // A synchronous step keeps them equal where slots are, too: after a resume with a later start they need not be.
         if (grid_.workers > 1 && (step >= start_ || agree_ == weights_agree)) agree_ = differ;
         for (std::size_t one = 0; agree_ == differ && one < samples_.size(); ++one) samples_[one] += rows_of(one);
-        if (averages) finite = average(weights, step, after, take) && finite;
+        if (!exchanges) return finite;
+        complete();
+        change_->begin();
+        finite = exchange() && finite;
+        std::ranges::fill(samples_, 0);
+        change_->release(step + 1);
         return finite;
     }
     [[nodiscard]] bool ends_period(std::uint64_t step) const noexcept {
         return step >= first_ && (step + 1 - first_) % period_ == 0;
     }
 
+    /// What a step sends among the ranks that share a worker.
+    [[nodiscard]] std::size_t bytes_inside() const noexcept { return workers_.front().bytes_per_step(); }
     /// Shows a visitor an array of all parameters that every rank keeps alike.
     template <class Visitor>
     void visit_owned(Visitor&& visit, std::string_view role, std::size_t slot, std::span<T> all) const {
@@ -292,10 +302,9 @@ private:
     [[nodiscard]] static std::size_t sum_of(std::span<const std::size_t> lengths) noexcept {
         return std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
     }
-    template <class F>
-    [[nodiscard]] std::size_t over_workers(const F& f) const noexcept {
+    [[nodiscard]] std::size_t added(std::size_t (owner_updates<Types>::*of)() const noexcept) const noexcept {
         std::size_t sum = 0;
-        for (const worker_updates& one : workers_) sum += f(one);
+        for (const worker_updates& one : workers_) sum += (one.*of)();
         return sum;
     }
     [[nodiscard]] std::size_t bytes_of_sum() const noexcept { return sum_ ? sum_->bytes_per_step() : 0; }
@@ -339,11 +348,7 @@ private:
         sum_bytes_ = from.arena.bytes() - before;
     }
 
-    void copy(std::span<const T> from, std::span<T> to) const noexcept {
-        parallel::for_blocks(team_, from.size(), 4096, [&](parallel::block part) noexcept {
-            std::copy_n(from.data() + part.first, part.size(), to.data() + part.first);
-        });
-    }
+    void copy(std::span<const T> from, std::span<T> to) const noexcept { parallel::copy(team_, from, to); }
     /// x + -0.0 is x in every bit, also for x = -0.0.
     static void leave_out(std::span<T> values) noexcept { std::ranges::fill(values, T{-0.0}); }
 
@@ -412,12 +417,9 @@ private:
         finish_sum();
         times().waited_at_the_end(begin);
     }
-    /// Weights are those that `after` and `take` make of the mean. Collective, after the agreement of a step. False, on
-    /// all ranks alike: a mean is not finite.
+    /// Weights are those that `after` and `take` make of the mean. False: a mean is not finite.
     template <class After, class Take>
-    [[nodiscard]] bool average(std::span<T> weights, std::uint64_t step, const After& after, const Take& take) {
-        complete();
-        change_->begin();
+    [[nodiscard]] bool average(std::span<T> weights, const After& after, const Take& take) {
         if (sum_) {
             put_weights(weights);
             add_workers(workers());
@@ -441,8 +443,6 @@ private:
                 copy(scratch().subspan(first, here.size()), here);
             });
         }
-        std::ranges::fill(samples_, 0);
-        change_->release(step + 1);
         return finite;
     }
     [[nodiscard]] bool is_finite(std::span<const T> numbers) const noexcept {
