@@ -153,6 +153,32 @@ TEST_CASE("equivalence/gossip: a look between two steps is the same on all ranks
     for (const std::uint64_t one : ends) CHECK(one == ends[0]);
 }
 
+TEST_CASE("equivalence/gossip: rounding leaves weights where they are when nothing changes them", "[equivalence]") {
+    on_groups({1, 3}, [&](const mpi::communicator& group) {
+        const ls::plan plan{.model = linear,
+                            .loss = ls::loss::softmax_cross_entropy{},
+                            .schedule = ls::optim::constant{.rate = 1e-60},  // 0 as a float
+                            .sync = gossip{},
+                            .batch = batch,
+                            .lanes = lanes,
+                            .workers = 4};
+        ls::trainer trainer{group, plan};
+        const std::uint64_t before = trainer.weights_hash();
+        trainer.fit(samples<>{batch}.set(), ls::steps{50});
+        CHECK(trainer.weights_hash() == before);
+    });
+}
+
+TEST_CASE("equivalence/gossip: whether phases are drawn is a part of the recipe", "[equivalence]") {
+    on_groups({2}, [&](const mpi::communicator& group) {
+        graph drawn = ls::sync::exponential;
+        drawn.draws = true;
+        const ls::trainer in_turns{group, recipe(gossip{.graph = ls::sync::exponential}, 4)},
+            at_random{group, recipe(gossip{.graph = drawn}, 4)};
+        CHECK(in_turns.recipe_text() != at_random.recipe_text());
+    });
+}
+
 TEST_CASE("equivalence/gossip: the bytes of a step are n numbers for each neighbour on another rank", "[equivalence]") {
     on_groups({4, 8}, [&](const mpi::communicator& group) {
         ls::trainer trainer{group, recipe(gossip{.period = 2}, 8)};
@@ -169,6 +195,15 @@ TEST_CASE("equivalence/gossip: settings that make no sense are refused on all ra
     on_groups({2}, [&](const mpi::communicator& group) {
         const auto make = [&](const gossip& of) { ls::trainer{group, recipe(of, 4)}; };
         CHECK_THROWS_WITH(make({.period = 0}), Catch::Contains("sync::gossip averages weights every 0 steps"));
+        CHECK_THROWS_WITH(make({.graph = {}}), Catch::Contains("graph \"\" has no phases; use ring"));
+        static std::size_t rank;
+        rank = static_cast<std::size_t>(group.rank());
+        const graph differs{"differs", [](std::size_t) -> std::size_t { return 1; },
+                            [](std::size_t workers, std::size_t worker, std::size_t) {
+                                return std::vector<neighbour>{{(worker + rank) % workers, 1}};
+                            }};
+        CHECK_THROWS_WITH(make({.graph = differs}),
+                          Catch::Contains("graph differs of 4 workers is another one on rank 1 than on rank 0"));
         const graph lopsided{"lopsided", [](std::size_t) -> std::size_t { return 1; },
                              [](std::size_t, std::size_t, std::size_t) {
                                  return std::vector<neighbour>{{0, 1}};

@@ -24,7 +24,8 @@ enum class purpose : std::uint8_t {
     user,
     reduction,
     split,
-    gossip
+    gossip,
+    arrivals
 };
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11): four words for each 128-bit counter. About 10 ns a call.

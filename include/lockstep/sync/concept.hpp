@@ -134,6 +134,7 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
 ///   of all workers; it comes before `loaded(weights)`.
 /// - `worker_of(set)`, and `speaks()`: whether this rank shows the state of its workers, of the ranks that share them.
 /// - `bytes_of(step)`: what this rank sends in it. `shared_bytes(grid)`: what is reserved in memory that ranks share.
+/// - optional, `static constexpr bool exchanges_by_messages = true`: that memory is for looks alone.
 template <class S>
 inline constexpr bool has_worker_weights = false;
 template <class S>

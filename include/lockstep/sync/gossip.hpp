@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Gossip: workers mix their weights with those of a few neighbours, and no sum over all of them is ever made.
+// Gossip: workers mix their weights with those of a few neighbours; training makes no sum over all of them.
 // Tested by tests/equivalence/gossip.cpp.
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -40,7 +41,7 @@ struct mixing {
         double weight;
     };
     collectives::schedule messages;
-    std::vector<std::vector<term>> rows;  ///< of each worker of the rank
+    std::vector<std::vector<term>> rows;  ///< of each worker of the rank, without itself
 };
 /// n: numbers of a worker.
 [[nodiscard, gnu::cold]] mixing make_mixing(const graph& of, std::size_t phase, const partition::grid& on,
@@ -54,13 +55,15 @@ struct mixing {
 ///     adapts_first = false:  w_k = sum_j M_kj w_j + u_k        adapts_first = true:  w_k = sum_j M_kj (w_j + u_j)
 ///
 /// where u_k is the update of worker k in this step, of its optimizer from its own gradient at its own weights. The
-/// first is D-PSGD; its weights set off when a step begins and travel during forward and backward. The second waits for
-/// them after the update. *Weights* are mixed, not gradients; slots of optimizers are not. Looks at weights
-/// (evaluate(), weights_hash(), all_weights(), predict(), weight files) see the mean over workers, by the samples that
-/// they have taken since the last exchange. The bits depend on the number of workers, not on that of ranks. Cost: n
-/// numbers for each neighbour on another rank, whatever the number of workers; weights, gradients and slots for each
-/// worker of the rank, once more the weights, and those of neighbours. random_pairs keeps messages for W - 1 phases.
-/// Errors: those of local_sgd and of check_graph(). Not with a compressor or a model partition.
+/// first is D-PSGD; its weights set off when a step begins and travel during forward and backward, which is not counted
+/// as hidden communication. The second waits for them after the update. *Weights* are mixed, not gradients; slots of
+/// optimizers are not. What is computed is w_k + sum_j M_kj (w_j - w_k) [+ u_k]: rounding leaves equal weights equal.
+/// Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), weight files) see the mean over workers, by
+/// the samples that they have taken since the last exchange. The bits depend on the number of workers, not on that of
+/// ranks. Cost: n numbers to each rank that needs a worker of this one, however many workers there are; weights,
+/// gradients and slots for each worker of the rank, twice more the weights, and those of neighbours. random_pairs keeps
+/// messages for W - 1 phases. Errors: those of local_sgd and of check_graph(), and a graph that is another one on
+/// another rank. Not with a compressor or a model partition.
 struct gossip {
     sync::graph graph = ring;   ///< ring, torus, exponential, random_pairs, or one's own
     std::uint64_t period = 1;   ///< steps from exchange to exchange
@@ -72,7 +75,8 @@ struct gossip {
     static constexpr bool has_worker_weights = true;
 
     [[nodiscard]] std::string settings() const {
-        return core::text("graph=", graph.name, " period=", period, " adapts_first=", adapts_first);
+        return core::text("graph=", graph.name, graph.draws ? " drawn" : "", " period=", period,
+                          " adapts_first=", adapts_first);
     }
 
     template <class Types>
@@ -82,6 +86,8 @@ struct gossip {
         static constexpr std::size_t n = Types::network::parameters_here;
 
     public:
+        static constexpr bool exchanges_by_messages = true;
+
         template <class Plan>
         [[gnu::cold]] explicit strategy(const setup<Plan>& from)
             : base{from},
@@ -93,7 +99,12 @@ struct gossip {
               seed_{from.plan.seed} {
             const sync::graph& of = from.plan.sync.graph;
             const std::size_t workers = from.grid.workers;
-            check_graph(of, workers);
+            const std::vector<std::uint64_t> all = from.all.gather_all(check_graph(of, workers));
+            for (std::size_t rank = 1; rank < all.size(); ++rank)
+                if (all[rank] != all[0])
+                    core::fail(core::text("graph ", of.name, " of ", workers, " workers is another one on rank ", rank,
+                                          " than on rank 0"),
+                               "return the same rows on all ranks");
             if (workers == 1) return;  // its steps are the synchronous ones
             std::size_t most = 0;
             for (std::size_t number = 0; number < of.phases(workers); ++number) {
@@ -111,6 +122,10 @@ struct gossip {
         void begin(std::uint64_t step) {
             base::begin(step);
             if (mixes(step) && !adapts_first_) send(step);
+        }
+        void forward_done() {
+            base::forward_done();
+            if (now_ != nullptr) now_->exchange.poll();
         }
         template <class Others>
         void gradient_ready(std::size_t layer, std::uint64_t step, const Others& others) {
@@ -141,9 +156,8 @@ struct gossip {
         [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
             return this->bytes_inside() + (mixes(step) ? phases_[phase_of(step)].bytes() : 0);
         }
-        [[nodiscard]] std::size_t slot_numbers() const noexcept { return base::slot_numbers() + before_.count; }
         [[nodiscard]] std::size_t message_bytes() const noexcept {
-            return base::message_bytes() + received_.count * sizeof(T);
+            return base::message_bytes() + (before_.count + received_.count) * sizeof(T);
         }
 
     private:
@@ -173,27 +187,23 @@ struct gossip {
             now_->exchange.start(before(), received());
         }
         void mix(std::span<T> weights) const noexcept {
-            for (std::size_t set = 0; set < now_->rows.size(); ++set) {
-                T* const to = weights.data() + set * n;
-                const T* const old = before().data() + set * n;
+            for (std::size_t set = 0; set < now_->rows.size(); ++set)
                 parallel::for_blocks(team_, n, 1024, [&](parallel::block all) noexcept {
                     for (std::size_t at = all.first; at < all.last; at += 1024) {
                         const std::size_t count = std::min<std::size_t>(1024, all.last - at);
-                        if (adapts_first_)
-                            std::fill_n(to + at, count, T{0});
-                        else
-                            simd::map(
-                                count, [](auto& own, const auto& was) { own = own - was; }, to + at, old + at);
                         for (const auto& [from, by] : now_->rows[set]) {
                             const auto of = from.in == collectives::space::data ? before() : received();
                             const std::span<const T> other = of.subspan(from.first + at, count);
+                            const std::span<const T> own = before().subspan(set * n + at, count);
                             simd::map(
-                                count, [by = static_cast<T>(by)](auto& own, const auto& one) { own = own + by * one; },
-                                to + at, other.data());
+                                count,
+                                [by = static_cast<T>(by)](auto& to, const auto& it, const auto& was) {
+                                    to = to + by * (it - was);
+                                },
+                                weights.data() + set * n + at, other.data(), own.data());
                         }
                     }
                 });
-            }
         }
         [[nodiscard]] std::span<T> before() const noexcept { return (*this->arena_)[before_]; }
         [[nodiscard]] std::span<T> received() const noexcept { return (*this->arena_)[received_]; }
@@ -254,6 +264,7 @@ LOCKSTEP_FUNCTION detail::mixing detail::make_mixing(const graph& of, std::size_
     for (std::size_t worker = part.workers.first; worker < part.workers.last; ++worker) {
         auto& row = out.rows.emplace_back();
         for (const neighbour& one : of.row(on.workers, worker, phase)) {
+            if (one.worker == worker) continue;
             const bool is_own = part.workers.first <= one.worker && one.worker < part.workers.last;
             const auto at = static_cast<std::size_t>(std::ranges::lower_bound(others, one.worker) - others.begin());
             row.push_back({is_own ? collectives::in_data((one.worker - part.workers.first) * n, n)

@@ -7,11 +7,13 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::sync {
@@ -23,13 +25,14 @@ struct neighbour {
 };
 
 /// A mixing matrix for any number of workers, or several of them, the phases, of which each exchange has one. A graph
-/// of one's own is one more object of this type. Another matrix needs another name: the name is what a recipe says.
+/// of one's own is one more object of this type. Another matrix needs another name: a recipe has the name, and whether
+/// phases are drawn.
 struct graph {
     std::string_view name;
     /// How many matrices there are, at least 1.
-    std::size_t (*phases)(std::size_t workers);
+    std::size_t (*phases)(std::size_t workers) = nullptr;
     /// The row of a worker, itself included, in ascending order of workers. Rows and columns have sums of 1.
-    std::vector<neighbour> (*row)(std::size_t workers, std::size_t worker, std::size_t phase);
+    std::vector<neighbour> (*row)(std::size_t workers, std::size_t worker, std::size_t phase) = nullptr;
     /// Each exchange draws its phase from the seed of the run; without it phases take turns.
     bool draws = false;
 };
@@ -49,7 +52,8 @@ namespace detail {
 /// Both neighbours on a ring, 1/3 each; the only other of two workers 1/2.
 inline constexpr graph ring{"ring", [](std::size_t) -> std::size_t { return 1; }, detail::ring_row};
 
-/// The four neighbours on a torus, as square as the number of workers allows, 1/5 each. A prime number has a ring.
+/// The four neighbours on a torus, as square as the number of workers allows, 1/5 each; with two rows there are three,
+/// 1/4 each. A prime number has a ring.
 inline constexpr graph torus{"torus", [](std::size_t) -> std::size_t { return 1; }, detail::torus_row};
 
 /// One neighbour, 1/2: 1, 2, 4, .. workers further on a ring, in turns (Assran et al., ICML 2019, arXiv:1811.10792;
@@ -66,8 +70,8 @@ inline constexpr graph random_pairs{
     detail::pairs_row, true};
 
 /// Throws core::error where a row names workers that there are not, twice, or not in ascending order, and where a row
-/// or a column does not have a sum of 1. Cost: all rows.
-[[gnu::cold]] void check_graph(const graph& of, std::size_t workers);
+/// or a column does not have a sum of 1. Returns a hash of all rows. Cost: all rows.
+[[gnu::cold]] std::uint64_t check_graph(const graph& of, std::size_t workers);
 
 #if LOCKSTEP_BODIES
 
@@ -111,9 +115,13 @@ LOCKSTEP_FUNCTION std::vector<neighbour> pairs_row(std::size_t workers, std::siz
 
 }  // namespace detail
 
-LOCKSTEP_FUNCTION void check_graph(const graph& of, std::size_t workers) {
+LOCKSTEP_FUNCTION std::uint64_t check_graph(const graph& of, std::size_t workers) {
     constexpr double tolerance = 1e-9;
+    if (of.phases == nullptr || of.row == nullptr)
+        core::fail(core::text("graph \"", of.name, "\" has no ", of.phases == nullptr ? "phases" : "rows"),
+                   "use ring, torus, exponential or random_pairs, or set name, phases and row");
     const std::size_t phases = of.phases(workers);
+    std::uint64_t hash = phases;
     if (phases == 0) core::fail(core::text("graph ", of.name, " has 0 phases"), "return at least 1");
     for (std::size_t phase = 0; phase < phases; ++phase) {
         std::vector<double> columns(workers);
@@ -132,6 +140,7 @@ LOCKSTEP_FUNCTION void check_graph(const graph& of, std::size_t workers) {
                 least = one.worker + 1;
                 sum += one.weight;
                 columns[one.worker] += one.weight;
+                hash = core::hash(core::text(worker, " ", one.worker, " ", one.weight), hash);
             }
             if (!(std::abs(sum - 1) < tolerance)) refuse("row ", worker, " has a sum of ", sum);
         }
@@ -139,6 +148,7 @@ LOCKSTEP_FUNCTION void check_graph(const graph& of, std::size_t workers) {
             if (!(std::abs(columns[worker] - 1) < tolerance))
                 refuse("column ", worker, " has a sum of ", columns[worker]);
     }
+    return hash;
 }
 
 #endif

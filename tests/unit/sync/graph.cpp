@@ -130,6 +130,8 @@ TEST_CASE("sync/graph: rows that make no sense are refused with their values", "
             return std::vector<neighbour>{{0, 1}};
         },
         "column 0 has a sum of 3");
+    CHECK_THROWS_WITH(check_graph({}, 3), Catch::Contains("graph \"\" has no phases"));
+    CHECK_THROWS_WITH(check_graph({"mine", ring.phases}, 3), Catch::Contains("graph \"mine\" has no rows"));
     CHECK_THROWS_WITH(check_graph({"mine", [](std::size_t) -> std::size_t { return 0; }, ring.row}, 3),
                       Catch::Contains("graph mine has 0 phases"));
 }

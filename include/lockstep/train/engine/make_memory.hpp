@@ -18,12 +18,12 @@
 
 namespace lockstep::train {
 
-/// Where workers have weights of their own, their means go through it. Ranks that share a worker add its gradients by
-/// messages: of a single worker there is nothing that shared memory could be for. Throws core::error, on all ranks
-/// alike, where the plan asks for it then.
+/// Where workers have weights of their own, their means go through it; `by_messages`: only when weights are looked at.
+/// Ranks that share a worker add its gradients by messages: of a single worker there is nothing that shared memory
+/// could be for. Throws core::error, on all ranks alike, where the plan asks for it then.
 [[nodiscard, gnu::cold]] reduce::node_memory make_memory_of_means(const comm::group& ranks, const partition::grid& on,
                                                                   transport wanted, std::size_t bytes,
-                                                                  tensor::arena& arena);
+                                                                  tensor::arena& arena, bool by_messages);
 
 /// For what is made before it: ranks, grid, least bucket, arena. Collective; throws core::error on all ranks alike.
 template <class Engine>
@@ -40,7 +40,9 @@ template <class Engine>
                 sync::inside_bytes<T, network>(of.plan.compressor, of.grid, of.least_bucket, strategy::gradient_sets),
                 of.arena};
     else if constexpr (Engine::has_worker_weights)
-        return make_memory_of_means(of.ranks, of.grid, wanted, strategy::shared_bytes(of.grid), of.arena);
+        return make_memory_of_means(
+            of.ranks, of.grid, wanted, strategy::shared_bytes(of.grid), of.arena,
+            requires { requires strategy::exchanges_by_messages; });
     else
         return {of.ranks, wanted,
                 sync::shared_bytes<T, network>(of.plan.compressor, of.grid, of.least_bucket, strategy::gradient_sets),
@@ -50,7 +52,8 @@ template <class Engine>
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION reduce::node_memory make_memory_of_means(const comm::group& ranks, const partition::grid& on,
-                                                           transport wanted, std::size_t bytes, tensor::arena& arena) {
+                                                           transport wanted, std::size_t bytes, tensor::arena& arena,
+                                                           bool by_messages) {
     const bool are_shared = on.ranks > on.workers;
     if (are_shared && on.workers == 1 && wanted != transport::messages) {
         if (wanted == transport::shared_memory)
@@ -64,7 +67,9 @@ LOCKSTEP_FUNCTION reduce::node_memory make_memory_of_means(const comm::group& ra
             bytes,
             arena,
             node::shared_segment::free_bytes(),
-            are_shared ? "shared memory for the means of workers, messages inside of each" : "shared memory"};
+            by_messages  ? "messages between workers, shared memory for looks at their mean"
+            : are_shared ? "shared memory for the means of workers, messages inside of each"
+                         : "shared memory"};
 }
 
 #endif

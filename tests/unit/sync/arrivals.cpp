@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/sync/arrivals.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/random.hpp"
+#include "unit/data/files.hpp"
+
+namespace {
+
+using namespace lockstep::sync;
+
+arrival_list first(arrival_source from, std::uint64_t updates) {
+    arrival_list out;
+    for (std::uint64_t update = 0; update < updates; ++update)
+        for (const arrival& one : from.of(update)) out.entries.push_back(one);
+    return out;
+}
+arrival_list first(const arrival_model& model, std::size_t per_update, std::uint64_t updates) {
+    return first(arrival_source{model, per_update, 11}, updates);
+}
+double mean(const std::vector<std::uint64_t>& counts) {
+    double sum = 0, all = 0;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+        sum += static_cast<double>(i * counts[i]);
+        all += static_cast<double>(counts[i]);
+    }
+    return sum / all;
+}
+
+}  // namespace
+
+TEST_CASE("sync/arrivals: learners that never wait read what is newest when they have sent", "[sync]") {
+    const lockstep::core::random_stream random{3, lockstep::core::purpose::user};
+    for (std::uint32_t trial = 0; trial < 60; ++trial) {
+        const std::size_t learners = 1 + random.below(20, 2 * trial), per_update = 1 + random.below(9, 2 * trial + 1);
+        const arrival_list list = first({.learners = learners, .spread = 0.1 * (trial % 8)}, per_update, 40);
+        INFO(learners << " learners, " << per_update << " in an update");
+        CHECK_NOTHROW(list.check(per_update));
+        std::vector<std::uint64_t> reads(learners);
+        double before = 0;
+        for (std::size_t number = 0; number < list.entries.size(); ++number) {
+            const arrival& one = list.entries[number];
+            REQUIRE(one.learner < learners);
+            CHECK(one.time >= before);
+            CHECK(one.version == reads[one.learner]);
+            before = one.time;
+            reads[one.learner] = (number + 1) / per_update;
+        }
+    }
+}
+
+TEST_CASE("sync/arrivals: with a bound nobody runs away from the slowest", "[sync]") {
+    for (const std::uint64_t bound : {0U, 1U, 5U})
+        for (const std::size_t per_update : {1U, 3U, 6U}) {
+            const arrival_list list =
+                first({.learners = 6, .bound = bound, .spread = 0.3, .slowest = 4}, per_update, 120);
+            std::vector<std::uint64_t> sent(6);
+            std::uint64_t most = 0;
+            for (const arrival& one : list.entries) {
+                ++sent[one.learner];
+                const auto [least, greatest] = std::ranges::minmax(sent);
+                most = std::max(most, greatest - least);
+            }
+            INFO("bound " << bound << ", " << per_update << " in an update");
+            CHECK(most == bound + 1);
+            CHECK_NOTHROW(list.check(per_update));
+        }
+}
+
+TEST_CASE("sync/arrivals: bound 0 is a barrier", "[sync]") {
+    const arrival_list list = first({.learners = 5, .bound = 0, .spread = 1}, 5, 30);
+    for (std::size_t update = 0; update < 30; ++update) {
+        std::vector<std::uint64_t> who;
+        for (std::size_t k = 0; k < 5; ++k) {
+            CHECK(list.entries[update * 5 + k].version == update);
+            who.push_back(list.entries[update * 5 + k].learner);
+        }
+        std::ranges::sort(who);
+        CHECK(who == std::vector<std::uint64_t>{0, 1, 2, 3, 4});
+    }
+    CHECK(list.staleness(5) == std::vector<std::uint64_t>{150});
+}
+
+TEST_CASE("sync/arrivals: learners of equal speed take turns, and a slow one sends less", "[sync]") {
+    const arrival_list even = first({.learners = 4, .spread = 0}, 1, 400);
+    for (std::size_t i = 0; i < 400; ++i) {
+        CHECK(even.entries[i].learner == i % 4);
+        CHECK(even.entries[i].version == (i < 4 ? 0 : i - 3));
+    }
+    CHECK(even.staleness(1) == std::vector<std::uint64_t>{1, 1, 1, 397});
+    const arrival_list uneven = first({.learners = 4, .spread = 0, .slowest = 3}, 1, 1000);
+    const auto of_first = std::ranges::count(uneven.entries, 0U, &arrival::learner);
+    CHECK(of_first >= 98);
+    CHECK(of_first <= 102);
+    CHECK(uneven.entries.back().time == Approx(300).epsilon(0.01));
+}
+
+TEST_CASE("sync/arrivals: the mean staleness of n-softsync is about n", "[sync]") {
+    // Between two gradients of a learner there are about learners - 1 others: (learners - 1) / per_update updates.
+    for (const std::size_t per_update : {1U, 2U, 4U, 16U}) {
+        const double found = mean(first({.learners = 16}, per_update, 4000 / per_update).staleness(per_update));
+        INFO(per_update << " in an update: " << found);
+        CHECK(found == Approx(15.0 / static_cast<double>(per_update)).margin(0.1));
+    }
+}
+
+TEST_CASE("sync/arrivals: a source can begin anew, and a list says what a model does", "[sync]") {
+    const arrival_model model{.learners = 7, .bound = 3, .spread = 0.5};
+    const std::size_t per_update = 3, updates = 50;
+    const arrival_list list = first(model, per_update, updates);
+    arrival_source drawn{model, per_update, 11}, listed{list, per_update};
+    REQUIRE(listed.learners() == 7);
+    std::vector<std::uint64_t> last(7);
+    for (std::size_t i = 0; i < list.entries.size(); ++i) last[list.entries[i].learner] = i / per_update;
+    for (const std::uint64_t update : {0U, 1U, 1U, 2U, 30U, 4U, 5U, 49U, 0U}) {
+        const auto a = drawn.of(update), b = listed.of(update);
+        CHECK(std::ranges::equal(a, b));
+        for (std::size_t k = 0; k < per_update; ++k) CHECK(a[k] == list.entries[update * per_update + k]);
+        for (std::size_t learner = 0; learner < 7; ++learner)
+            if (last[learner] > update)
+                CHECK((drawn.version_of(learner) == update) == (listed.version_of(learner) == update));
+    }
+    CHECK_THROWS_WITH(listed.of(50), Catch::Contains("the list of arrivals has 150 gradients, enough for 50 updates"));
+}
+
+TEST_CASE("sync/arrivals: a list is the same after it was written and read", "[sync]") {
+    const lockstep::test::directory here;
+    const std::string path = here / "arrivals.txt";
+    const arrival_list list = first({.learners = 3, .spread = 0.7}, 2, 20);
+    list.write(path);
+    CHECK(arrival_list::read(path) == list);
+    CHECK(arrival_list::parse("# nothing\n\n2 5 1.5").entries == std::vector<arrival>{{2, 5, 1.5}});
+}
+
+TEST_CASE("sync/arrivals: lists that no run can have made are refused with their values", "[sync]") {
+    const auto refused = [](const std::string& text, const std::string& why) {
+        CHECK_THROWS_WITH((arrival_source{arrival_list::parse(text), 2}), Catch::Contains(why));
+    };
+    refused("0 0 1\n1 0\n", "line 2 of a list of arrivals is \"1 0\", no learner, version and time");
+    refused("0 0 1 7\n", "line 1 of a list of arrivals is");
+    refused("0 0 nan\n", "line 1 of a list of arrivals is");
+    refused("-1 0 1\n", "line 1 of a list of arrivals is");
+    refused("0 0 1\n1 1 2\n", "gradient 1 of learner 1 with version 1, where the newest is 0");
+    refused("0 0 1\n1 0 2\n1 1 3\n0 0 4\n0 0 5\n",
+            "gradient 4 of learner 0 with version 0, older than 1, the newest when it sent the one before");
+    refused("9999999999 0 1\n", "of learner 9999999999, where numbers below 1048576 are possible");
+}
