@@ -89,6 +89,7 @@
 #include "lockstep/saving/save.hpp"
 #include "lockstep/saving/state_layout.hpp"
 #include "lockstep/saving/weight_file.hpp"
+#include "lockstep/sync/arrivals.hpp"
 #include "lockstep/sync/buckets.hpp"
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/factors.hpp"

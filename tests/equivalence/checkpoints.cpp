@@ -31,6 +31,8 @@
 #include "lockstep/optim/sgd.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/report/html_report.hpp"
+#include "lockstep/report/logs.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/local_sgd.hpp"
 #include "lockstep/sync/owner_updates.hpp"
@@ -318,6 +320,38 @@ TEST_CASE("checkpoints stay in their folder, wherever the program goes", "[savin
                 CHECK(file_names(folder.path + "/app/other").empty());
             }
         }
+    });
+}
+
+TEST_CASE("the log and the page of a part of a run that is over stay as they are", "[saving]") {
+    const shared_folder folder;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        const auto contents = [&](const std::string& name) {
+            std::ostringstream out;
+            out << std::ifstream{folder.path + name}.rdbuf();
+            return out.str();
+        };
+        const auto train = [&](std::size_t epochs, bool resumes) {
+            ls::trainer trainer{group, recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{})};
+            if (resumes) trainer.resume(folder.path + "/saved");
+            ls::json_log first{folder.path + "/first.jsonl"}, second{folder.path + "/second.jsonl"};
+            ls::html_report page{folder.path + "/first.html"};
+            trainer.fit(training.set(), ls::until_epoch{1}, first, page);
+            trainer.fit(training.set(), ls::until_epoch{epochs}, second, ls::checkpoint{folder.path + "/saved", 7});
+        };
+        train(2, false);
+        group.barrier();
+        const std::string log = contents("/first.jsonl"), page = contents("/first.html");
+        const std::string later = contents("/second.jsonl");
+        group.barrier();
+        train(3, true);
+        group.barrier();
+        CHECK(log.find("weights_hash") != log.npos);
+        CHECK(contents("/first.jsonl") == log);
+        CHECK(page.size() > 1000);
+        CHECK(contents("/first.html") == page);
+        CHECK(contents("/second.jsonl").size() > later.size());
+        group.barrier();
     });
 }
 

@@ -262,7 +262,9 @@ using table_rows = std::vector<std::vector<std::string>>;
     if (to)
         row("until " + text_of(*to), [&](const auto& run) {
             const auto when = time_to(run, *to);
-            return when ? core::text(html::duration(when->seconds), ", epoch ", when->epoch) : std::string{"never"};
+            if (!when) return std::string{"never"};
+            return core::text(std::isfinite(when->seconds) ? html::duration(when->seconds) + ", " : "", "epoch ",
+                              when->epoch);
         });
     row("weights", [](const auto& run) {
         return run.weights_hash.empty() ? std::string{"not in the log"} : core::printable(run.weights_hash);

@@ -90,7 +90,7 @@ struct early_stopping {
         if (const double value = larger_is_better ? -found : found; value < best_loss - least) {
             best_loss = value;
             best_epoch = event.epoch;
-            best_steps_ = trainer.report().steps;
+            best_steps_ = trainer.weights_state().steps;
             trainer.remember_best(best_epoch, best_loss, keep_best);
         }
         return waited() < patience;

@@ -54,15 +54,15 @@ struct html_report {
     const compress::statistics* messages = nullptr;
     /// What it keeps for itself.
     struct kept {
-        run_record run{};               ///< what the page shows of epochs and steps
-        page_facts facts{};             ///< what does not change
-        step_curve curve{};             ///< of all steps, thinned out
-        bool writes = false;            ///< on rank 0
-        bool is_open = false;           ///< from the first fit() on
-        std::uint64_t step = 0;         ///< the last one
-        std::uint64_t resumes = 0;      ///< of the trainer, that are known
-        double before = 0;              ///< seconds of earlier fits
-        double seconds = 0;             ///< of this one
+        run_record run{};                                     ///< what the page shows of epochs and steps
+        page_facts facts{};                                   ///< what does not change
+        step_curve curve{};                                   ///< of all steps, thinned out
+        bool writes = false;                                  ///< on rank 0
+        bool is_open = false;                                 ///< from the first fit() on
+        std::uint64_t step = 0;                               ///< the last one
+        std::uint64_t resumes = 0;                            ///< of the trainer, that are known
+        double before = 0;                                    ///< seconds of earlier fits
+        double seconds = 0;                                   ///< of this one
         std::chrono::steady_clock::time_point rests_until{};  ///< what writes take is a small part of the time
     };
     kept own{};  ///< its own
@@ -76,7 +76,8 @@ struct html_report {
         const comm::group& ranks = trainer.ranks();
         const auto hosts = ranks.gather_all(std::string_view{host_name()});
         const std::size_t between_layers = trainer.redistribution_bytes();
-        own.writes = ranks.rank() == 0;
+        // The page of a part of the run that is over stays as it is.
+        own.writes = ranks.rank() == 0 && !(from.is_past && core::why_unreadable(path).empty());
         if (!own.writes) return;
         const auto recipe = recipe_lines_of(trainer.recipe_text());
         if (!own.is_open || from.resumes > own.resumes) begin(from, recipe);
@@ -89,6 +90,7 @@ struct html_report {
         own.run.stop_signal = 0;
         own.run.weights_hash.clear();
         own.before += std::exchange(own.seconds, 0);
+        own.facts.steps = from.steps;
         own.facts.hosts = hosts;
         own.facts.memory = trainer.memory();
         own.facts.memory_bytes = trainer.memory_bytes();
@@ -152,8 +154,7 @@ private:
         // A tensor of several shards is several of each rank.
         std::vector<std::string> names;
         if (messages != nullptr && trainer.grid().shards == 1)
-            for (const auto& one : model::weight_layout<typename Trainer::network>)
-                names.push_back(one.full_name());
+            for (const auto& one : model::weight_layout<typename Trainer::network>) names.push_back(one.full_name());
         add_messages(names);
     }
 };

@@ -107,10 +107,11 @@ public:
     [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
     /// Opens the file; a resumed run goes on in it.
     void on_begin(const run_begin& from = {}) { open(from, {}); }
-    /// The same, and a line with the recipe. On ranks other than 0 it writes nothing.
+    /// The same, and a line with the recipe. On ranks other than 0 it writes nothing, nor does it where the log of a
+    /// part of the run that is over is there.
     template <class Trainer>
     [[gnu::cold]] void on_begin(Trainer& trainer, const run_begin& from) {
-        writes_ = trainer.ranks().rank() == 0;
+        writes_ = trainer.ranks().rank() == 0 && !(from.is_past && core::why_unreadable(file_.path()).empty());
         if (!writes_) return;
         const std::string recipe = trainer.recipe_text();
         open(from, recipe);
@@ -268,7 +269,8 @@ LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
     if (event.test)
         for (const auto& metric : event.test->metrics)
             if (metric.name != "loss" && !(metric.name == "accuracy" && event.test->accuracy))
-                text += core::text(",", core::json_string(core::text("test_", metric.name)), ":", number(metric.value));
+                text += core::text(",", core::json_string(core::text("test_", core::printable(metric.name))), ":",
+                                   number(metric.value));
     file_.line(text + "}");
 }
 

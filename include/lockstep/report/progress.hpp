@@ -205,7 +205,7 @@ LOCKSTEP_FUNCTION void progress::on_epoch(const epoch_event& event) {
         if (event.test->accuracy)
             out += core::text(", test accuracy ", core::fixed(100 * *event.test->accuracy, 2), " %");
         for (const auto& metric : event.test->metrics)
-            out += core::text(", test ", metric.name, " ", core::fixed(metric.value, 4));
+            out += core::text(", test ", core::printable(metric.name), " ", core::fixed(metric.value, 4));
     }
     print(out_, out + "\n");
 }

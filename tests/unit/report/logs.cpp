@@ -294,11 +294,12 @@ TEST_CASE("report/logs: JSON lines; what JSON cannot hold is null", "[report]") 
     ls::json_log log{file.path};
     log.on_begin();
     log.on_step({.step = 1, .epoch = 1, .samples = 8, .loss = std::numeric_limits<double>::infinity(), .rate = 0.5});
-    log.on_epoch({.epoch = 1,
-                  .loss = 0.25,
-                  .seconds = 2,
-                  .test = ls::report::evaluation{
-                      .loss = 1.5, .accuracy = 0.75, .metrics = {{"top_5", 0.875}, {R"(a "b" \ c)", 1}}}});
+    log.on_epoch(
+        {.epoch = 1,
+         .loss = 0.25,
+         .seconds = 2,
+         .test = ls::report::evaluation{
+             .loss = 1.5, .accuracy = 0.75, .metrics = {{"top_5", 0.875}, {R"(a "b" \ c)", 1}, {"\xff\n", 2}}}});
     const auto lines = file.lines();
     REQUIRE(lines.size() == 2);
     CHECK(
@@ -308,7 +309,7 @@ TEST_CASE("report/logs: JSON lines; what JSON cannot hold is null", "[report]") 
     CHECK(
         lines[1] ==
         R"({"event":"epoch","epoch":1,"loss":0.25,"seconds":2,"test_loss":1.5,"test_accuracy":0.75,"test_top_5":0.875,)"
-        R"("test_a \"b\" \\ c":1})");
+        R"("test_a \"b\" \\ c":1,"test_\\xff\\n":2})");
 }
 
 TEST_CASE("report/logs: a file that cannot be written is an error before the first step", "[report]") {
