@@ -22,6 +22,8 @@
 #include "lockstep/report/html_report.hpp"
 #include "lockstep/report/tensorboard.hpp"
 #include "lockstep/report/timeline.hpp"
+#include "lockstep/sync/asynchronous.hpp"
+#include "lockstep/sync/gossip.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/find_learning_rate.hpp"
