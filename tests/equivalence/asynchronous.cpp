@@ -149,11 +149,57 @@ TEST_CASE("equivalence/asynchronous: a step that fails leaves the weights of the
     });
 }
 
+TEST_CASE("equivalence/asynchronous: at the end of its list a run can be saved, and goes on with a longer one",
+          "[equivalence]") {
+    const shared_folder folder;
+    on_groups({1, 3}, [&](const mpi::communicator& group) {
+        // With a barrier nothing is under way where the list ends.
+        const arrival_list all = arrivals_of({.bound = 0}, 4, 5, steps);
+        const arrival_list few{{all.entries.begin(), all.entries.begin() + 16}};
+        ls::trainer whole{group, recipe(asynchronous{.replay = all}, 4)},
+            part{group, recipe(asynchronous{.replay = few}, 4)}, rest{group, recipe(asynchronous{.replay = all}, 4)};
+        whole.fit(training.set(), ls::steps{steps});
+        CHECK_THROWS_WITH(part.fit(training.set(), ls::steps{steps}),
+                          Catch::Contains("the list of arrivals has 16 gradients, enough for 4 updates of 4"));
+        const std::string path = part.save(folder.path + "/end" + std::to_string(group.size()));
+        rest.resume(path, {"sync"});
+        rest.fit(training.set(), ls::until_step{steps});
+        CHECK(rest.weights_hash() == whole.weights_hash());
+    });
+}
+
+TEST_CASE("equivalence/asynchronous: a resume that needs weights which no learner has is refused", "[equivalence]") {
+    const shared_folder folder;
+    on_groups({3}, [&](const mpi::communicator& group) {
+        const asynchronous drawn{.learners = 9, .spread = 0.5};
+        const arrival_list all = arrivals_of(drawn, 4, 5, steps);
+        const arrival_list few{{all.entries.begin(), all.entries.begin() + 16}};
+        const auto continued = [&](const asynchronous& first, const asynchronous& second) {
+            ls::trainer part{group, recipe(first, 4)}, rest{group, recipe(second, 4)};
+            part.fit(training.set(), ls::steps{4});
+            rest.resume(part.save(folder.path + "/" + std::to_string(&first == &drawn)), {"sync"});
+            rest.fit(training.set(), ls::until_step{steps});
+            return rest.weights_hash();
+        };
+        ls::trainer whole{group, recipe(drawn, 4)};
+        whole.fit(training.set(), ls::steps{steps});
+        CHECK(continued(drawn, {.replay = all}) == whole.weights_hash());
+        CHECK_THROWS_WITH(continued({.replay = few}, {.replay = all}), Catch::Contains("takes a gradient of learner"));
+        CHECK_THROWS_WITH(continued({.replay = few}, drawn), Catch::Contains("and the learner has those after step"));
+        // Loaded weights stand for all that learners had.
+        ls::trainer trainer{group, recipe(drawn, 4)};
+        trainer.fit(training.set(), ls::steps{4});
+        trainer.save_weights(folder.path + "/w.safetensors");
+        trainer.load_weights(folder.path + "/w.safetensors");
+        CHECK_NOTHROW(trainer.fit(training.set(), ls::until_step{steps}));
+    });
+}
+
 TEST_CASE("equivalence/asynchronous: settings that make no sense are refused on all ranks", "[equivalence]") {
     on_groups({2}, [&](const mpi::communicator& group) {
         const auto make = [&](const asynchronous& of) { return ls::trainer{group, recipe(of, 4)}; };
-        CHECK_THROWS_WITH(make({.spread = -1}), Catch::Contains("sync::asynchronous has spread = -1"));
-        CHECK_THROWS_WITH(make({.slowest = 0}), Catch::Contains("sync::asynchronous has slowest = 0"));
+        CHECK_THROWS_WITH(make({.spread = -1}), Catch::Contains("an asynchronous run has spread = -1"));
+        CHECK_THROWS_WITH(make({.slowest = 0}), Catch::Contains("an asynchronous run has slowest = 0"));
         CHECK_THROWS_WITH(make({.replay = arrival_list{{{0, 3, 0}}}}), Catch::Contains("where the newest is 0"));
         auto trainer = make({.replay = arrivals_of({}, 4, 5, 2)});
         CHECK_THROWS_WITH(trainer.fit(training.set(), ls::steps{3}),

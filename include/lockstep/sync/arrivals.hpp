@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/random.hpp"
@@ -30,7 +32,7 @@ namespace lockstep::sync {
 struct arrival {
     std::uint64_t learner = 0;  ///< who made it
     std::uint64_t version = 0;  ///< of which weights: those after so many updates
-    double time = 0;            ///< in the time of a gradient; decides nothing
+    double time = 0;            ///< in the time of a gradient; no part of a recipe
     friend bool operator==(const arrival&, const arrival&) = default;
 };
 
@@ -41,7 +43,9 @@ struct arrival_list {
     friend bool operator==(const arrival_list&, const arrival_list&) = default;
 
     [[nodiscard, gnu::cold]] std::string text() const;
-    /// Throws core::error, with the name, for what is no such text.
+    /// Of learners and versions.
+    [[nodiscard, gnu::cold]] std::uint64_t hash() const;
+    /// Throws core::error, with the name, for what is no such text. Lines may end with a carriage return.
     [[nodiscard, gnu::cold]] static arrival_list parse(std::string_view text,
                                                        std::string_view name = "a list of arrivals");
     /// parse() of a file.
@@ -63,6 +67,9 @@ struct arrival_model {
     std::optional<std::uint64_t> bound{};
     double spread = 0.2;  ///< standard deviation of the logarithm of the time that a gradient takes; its median is 1
     double slowest = 1;   ///< how much longer learner 0 takes
+
+    /// Throws core::error for more than 2^20 learners, a spread that is not in 0 .. 10 and a factor not in 1e-6 .. 1e6.
+    [[gnu::cold]] void check() const;
 };
 
 /// The arrivals of one update after the other, from a model or from a list. What it holds does not grow with the run.
@@ -77,9 +84,10 @@ public:
     [[gnu::cold]] arrival_source(arrival_list list, std::size_t per_update);
 
     [[nodiscard]] std::size_t learners() const noexcept { return learners_.size(); }
-    /// The gradients that make update number `update`, from 0, in the order of their arrival. Ascending numbers cost
-    /// per_update x learners() operations each; a smaller one than before begins anew. Throws core::error after the end
-    /// of a list.
+    /// The gradients that make update number `update`, from 0, in the order of their arrival. Throws core::error after
+    /// the end of a list. Cost: of a model each update costs about 0.2 us a gradient, and those that are left out are
+    /// computed as well, from the first one where the number is smaller than before: a run that resumes after a million
+    /// updates of 64 gradients waits some 15 s. A list is read where it is asked for.
     std::span<const arrival> of(std::uint64_t update);
     /// After of(update), before the weights that it makes are there: the weights that a learner is at work on, or none.
     [[nodiscard]] std::uint64_t version_of(std::size_t learner) const noexcept { return learners_[learner].version; }
@@ -88,12 +96,24 @@ private:
     struct learner_state {
         std::uint64_t sent = 0;
         std::uint64_t version = 0;
-        double ends = 0;
         std::vector<std::size_t> gradients{};  // of a list: numbers of its arrivals
     };
+    struct end_of_gradient {
+        double time;
+        std::size_t learner;
+        friend bool operator>(const end_of_gradient& a, const end_of_gradient& b) noexcept {
+            return a.time != b.time ? a.time > b.time : a.learner > b.learner;
+        }
+    };
     void begin();
-    void advance();
+    void read_list(std::uint64_t update);
+    void draw();
     void start(std::size_t learner, std::uint64_t version, double now);
+    /// Whether the bound lets it begin a gradient.
+    [[nodiscard]] bool may_start(std::size_t learner) const noexcept {
+        return !model_.bound || learners_[learner].sent - least_ <= *model_.bound;
+    }
+    void count_slowest();
 
     arrival_model model_{};
     std::optional<arrival_list> list_{};
@@ -101,7 +121,11 @@ private:
     std::uint64_t seed_ = 0;
     std::vector<learner_state> learners_;
     std::vector<arrival> now_;
-    std::uint64_t updates_ = 0;  // that of() has given
+    std::uint64_t updates_ = 0;                 // that of() has given
+    std::vector<end_of_gradient> under_way_{};  // a heap, the next one first
+    std::vector<std::size_t> waiting_{};        // learners, for the slowest
+    std::uint64_t least_ = 0;                   // that a learner has sent
+    std::size_t slowest_ = 0;                   // how many have sent no more
 };
 
 #if LOCKSTEP_BODIES
@@ -112,25 +136,34 @@ LOCKSTEP_FUNCTION std::string arrival_list::text() const {
     return out;
 }
 
+LOCKSTEP_FUNCTION std::uint64_t arrival_list::hash() const {
+    std::uint64_t out = 0;
+    for (const arrival& one : entries) out = core::hash(core::text(one.learner, " ", one.version), out);
+    return out;
+}
+
 LOCKSTEP_FUNCTION arrival_list arrival_list::parse(std::string_view text, std::string_view name) {
-    // The number that the words begin with, and the space after it.
-    const auto take = [](std::string_view& words, auto& number) {
-        const auto [end, problem] = std::from_chars(words.data(), words.data() + words.size(), number);
-        if (problem != std::errc{}) return false;
-        words.remove_prefix(static_cast<std::size_t>(end - words.data()));
-        if (!words.empty() && words.front() == ' ') words.remove_prefix(1);
-        return true;
+    const auto take = [](std::string_view& words) {
+        const std::size_t end = std::min(words.find(' '), words.size());
+        const std::string_view word = words.substr(0, end);
+        words.remove_prefix(std::min(end + 1, words.size()));
+        return word;
+    };
+    const auto is_natural = [](std::string_view word, std::uint64_t& number) {
+        const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
+        return problem == std::errc{} && end == word.data() + word.size();
     };
     arrival_list out;
     for (std::size_t line = 1; !text.empty(); ++line) {
         const std::size_t end = std::min(text.find('\n'), text.size());
         std::string_view words = text.substr(0, end);
-        const std::string_view whole = words;
         text.remove_prefix(std::min(end + 1, text.size()));
+        if (words.ends_with('\r')) words.remove_suffix(1);
         if (words.empty() || words.front() == '#') continue;
+        const std::string_view whole = words, learner = take(words), version = take(words);
         arrival one;
-        if (!take(words, one.learner) || !take(words, one.version) || !take(words, one.time) || !words.empty() ||
-            !std::isfinite(one.time))
+        if (!is_natural(learner, one.learner) || !is_natural(version, one.version) ||
+            !core::read_number(words, one.time) || !std::isfinite(one.time))
             core::fail(core::text("line ", line, " of ", name, " is \"", core::excerpt(whole),
                                   "\", no learner, version and time"),
                        "write three numbers with a space between them, such as 3 17 4.5");
@@ -153,8 +186,29 @@ LOCKSTEP_FUNCTION void arrival_list::write(const std::string& path) const {
     to.close();
 }
 
+namespace detail {
+
+inline constexpr std::uint64_t most_learners = 1U << 20U;
+
+[[gnu::cold]] LOCKSTEP_FUNCTION void check_per_update(std::size_t gradients) {
+    if (gradients == 0) core::fail("an update is made of 0 gradients", "give the workers of the trainer, at least 1");
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION void arrival_model::check() const {
+    if (learners == 0 || learners > detail::most_learners)
+        core::fail(core::text("an asynchronous run has ", learners, " learners"),
+                   core::text("use 1 to ", detail::most_learners));
+    if (!(spread >= 0 && spread <= 10))
+        core::fail(core::text("an asynchronous run has spread = ", spread), "use a spread from 0 to 10");
+    if (!(slowest >= 1e-6 && slowest <= 1e6))
+        core::fail(core::text("an asynchronous run has slowest = ", slowest), "use a factor from 1e-6 to 1e6");
+}
+
 LOCKSTEP_FUNCTION void arrival_list::check(std::size_t per_update) const {
-    constexpr std::uint64_t most_learners = 1U << 20U;
+    using detail::most_learners;
+    detail::check_per_update(per_update);
     std::vector<std::uint64_t> least;
     for (std::size_t number = 0; number < entries.size(); ++number) {
         const arrival& one = entries[number];
@@ -186,8 +240,13 @@ LOCKSTEP_FUNCTION std::vector<std::uint64_t> arrival_list::staleness(std::size_t
 }
 
 LOCKSTEP_FUNCTION arrival_source::arrival_source(const arrival_model& model, std::size_t per_update, std::uint64_t seed)
-    : model_{model}, per_update_{per_update}, seed_{seed}, learners_(model.learners) {
+    : model_{model}, per_update_{per_update}, seed_{seed} {
+    model.check();
+    detail::check_per_update(per_update);
+    learners_.resize(model.learners);
     now_.reserve(per_update);
+    under_way_.reserve(model.learners);
+    waiting_.reserve(model.learners);
     begin();
 }
 
@@ -200,20 +259,27 @@ LOCKSTEP_FUNCTION arrival_source::arrival_source(arrival_list list, std::size_t 
         learners_[learner].gradients.push_back(number);
     }
     now_.reserve(per_update);
-    begin();
 }
 
 LOCKSTEP_FUNCTION std::span<const arrival> arrival_source::of(std::uint64_t update) {
+    if (list_) {
+        read_list(update);
+        return now_;
+    }
     if (update + 1 < updates_) begin();
-    while (updates_ < update + 1) advance();
+    while (updates_ < update + 1) draw();
     return now_;
 }
 
 LOCKSTEP_FUNCTION void arrival_source::begin() {
     updates_ = 0;
+    under_way_.clear();
+    waiting_.clear();
+    least_ = 0;
+    slowest_ = learners_.size();
     for (std::size_t one = 0; one < learners_.size(); ++one) {
         learners_[one].sent = 0;
-        if (!list_) start(one, 0, 0);
+        start(one, 0, 0);
     }
 }
 
@@ -221,43 +287,51 @@ LOCKSTEP_FUNCTION void arrival_source::start(std::size_t learner, std::uint64_t 
     learner_state& one = learners_[learner];
     const core::random_stream random{seed_, core::purpose::arrivals, static_cast<std::uint32_t>(learner)};
     one.version = version;
-    one.ends = now + (learner == 0 ? model_.slowest : 1) * std::exp(model_.spread * random.normal(one.sent));
+    const double takes = (learner == 0 ? model_.slowest : 1) * std::exp(model_.spread * random.normal(one.sent));
+    under_way_.push_back({now + takes, learner});
+    std::ranges::push_heap(under_way_, std::greater{});
 }
 
-LOCKSTEP_FUNCTION void arrival_source::advance() {
-    now_.clear();
-    if (list_) {
-        const std::size_t first = updates_ * per_update_, last = first + per_update_;
-        if (last > list_->entries.size())
-            core::fail(core::text("the list of arrivals has ", list_->entries.size(), " gradients, enough for ",
-                                  list_->entries.size() / per_update_, " updates of ", per_update_),
-                       "end the run there, or give a longer list");
-        now_.assign(list_->entries.begin() + static_cast<std::ptrdiff_t>(first),
-                    list_->entries.begin() + static_cast<std::ptrdiff_t>(last));
-        for (learner_state& one : learners_) {
-            const auto next = std::ranges::lower_bound(one.gradients, last);
-            const std::uint64_t version = next == one.gradients.end() ? none : list_->entries[*next].version;
-            one.version = version > updates_ && version != none ? none : version;  // which it will read
-        }
-        ++updates_;
-        return;
+LOCKSTEP_FUNCTION void arrival_source::read_list(std::uint64_t update) {
+    const std::size_t first = update * per_update_, last = first + per_update_;
+    if (update >= list_->entries.size() / per_update_)
+        core::fail(core::text("the list of arrivals has ", list_->entries.size(), " gradients, enough for ",
+                              list_->entries.size() / per_update_, " updates of ", per_update_),
+                   "end the run there, or give a longer list");
+    now_.assign(list_->entries.begin() + static_cast<std::ptrdiff_t>(first),
+                list_->entries.begin() + static_cast<std::ptrdiff_t>(last));
+    for (learner_state& one : learners_) {
+        const auto next = std::ranges::lower_bound(one.gradients, last);
+        one.version = next == one.gradients.end() ? none : list_->entries[*next].version;
+        if (one.version > update) one.version = none;  // it will read them
     }
+}
+
+LOCKSTEP_FUNCTION void arrival_source::draw() {
+    now_.clear();
     while (now_.size() < per_update_) {
-        const auto first = std::ranges::min_element(
-            learners_, [](const learner_state& a, const learner_state& b) { return a.ends < b.ends; });
-        const auto learner = static_cast<std::size_t>(first - learners_.begin());
-        const double time = first->ends;
-        now_.push_back({learner, first->version, time});
-        ++first->sent;
-        first->version = none;
-        first->ends = std::numeric_limits<double>::infinity();
+        std::ranges::pop_heap(under_way_, std::greater{});
+        const auto [time, learner] = under_way_.back();
+        under_way_.pop_back();
+        learner_state& one = learners_[learner];
+        now_.push_back({learner, one.version, time});
+        one.version = none;
+        waiting_.push_back(learner);
+        if (one.sent++ == least_ && --slowest_ == 0) count_slowest();
         const std::uint64_t newest = updates_ + (now_.size() == per_update_ ? 1 : 0);
-        const std::uint64_t least = std::ranges::min(learners_, {}, &learner_state::sent).sent;
-        for (std::size_t one = 0; one < learners_.size(); ++one)
-            if (learners_[one].version == none && (!model_.bound || learners_[one].sent - least <= *model_.bound))
-                start(one, newest, time);
+        const auto rest = std::ranges::remove_if(waiting_, [&](std::size_t waits) {
+            if (!may_start(waits)) return false;
+            start(waits, newest, time);
+            return true;
+        });
+        waiting_.erase(rest.begin(), rest.end());
     }
     ++updates_;
+}
+
+LOCKSTEP_FUNCTION void arrival_source::count_slowest() {
+    least_ = std::ranges::min(learners_, {}, &learner_state::sent).sent;
+    slowest_ = static_cast<std::size_t>(std::ranges::count(learners_, least_, &learner_state::sent));
 }
 
 #endif

@@ -4,7 +4,6 @@
 // Tested by tests/equivalence/asynchronous.cpp.
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -12,16 +11,20 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "lockstep/comm/group.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
+#include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/sync/arrivals.hpp"
 #include "lockstep/sync/concept.hpp"
 #include "lockstep/sync/local_updates.hpp"
 #include "lockstep/tensor/arena.hpp"
+#include "lockstep/tensor/state.hpp"
 
 namespace lockstep::sync {
 
@@ -57,16 +60,13 @@ struct asynchronous {
 
     [[nodiscard]] std::string settings() const {
         const std::string from =
-            replay ? core::text("replay=", core::hexadecimal(core::hash(replay->text())))
+            replay ? core::text("replay=", core::hexadecimal(replay->hash()))
                    : core::text("learners=", learners, " bound=", bound ? core::text(*bound) : std::string{"none"},
                                 " spread=", spread, " slowest=", slowest);
         return core::text(from, " divides_by_staleness=", divides_by_staleness);
     }
     void check() const {
-        if (!(std::isfinite(spread) && spread >= 0))
-            core::fail(core::text("sync::asynchronous has spread = ", spread), "use a finite spread of at least 0");
-        if (!(std::isfinite(slowest) && slowest > 0))
-            core::fail(core::text("sync::asynchronous has slowest = ", slowest), "use a finite factor above 0");
+        if (!replay) arrival_model{std::max<std::size_t>(1, learners), bound, spread, slowest}.check();
     }
     /// For plan::workers and plan::seed.
     [[nodiscard, gnu::cold]] arrival_source source(std::size_t workers, std::uint64_t seed) const {
@@ -85,7 +85,9 @@ struct asynchronous {
         [[gnu::cold]] explicit strategy(const setup<Plan>& from)
             : base{from},
               source_{from.plan.sync.source(from.grid.workers, from.plan.seed)},
+              ranks_{from.all},
               team_{from.team},
+              held_(source_.learners() + 1),
               divides_{from.plan.sync.divides_by_staleness},
               server_{from.arena.template reserve<T>(n)},
               copies_{
@@ -95,12 +97,17 @@ struct asynchronous {
         /// Learners go on from new weights.
         [[gnu::cold]] void loaded(std::span<T> weights) {
             weights_ = weights;
-            for (std::size_t learner = 0; learner < source_.learners(); ++learner)
+            for (std::size_t learner = 0; learner < source_.learners(); ++learner) {
                 parallel::copy(team_, std::span<const T>{of_set(0)}, copy_of(learner));
+                held_[learner] = 2 * held_.back() + 1;
+            }
         }
         void begin(std::uint64_t step) {
+            saving::alike(ranks_, [&] {
+                now_ = source_.of(step);
+                require_held(step);
+            });
             base::begin(step);
-            now_ = source_.of(step);
             step_ = step;
             this->complete();
             parallel::copy(team_, std::span<const T>{of_set(0)}, server());
@@ -116,8 +123,11 @@ struct asynchronous {
         [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) {
             put_back();
             for (std::size_t learner = 0; learner < source_.learners(); ++learner)
-                if (source_.version_of(learner) == step)
+                if (source_.version_of(learner) == step) {
                     parallel::copy(team_, std::span<const T>{server()}, copy_of(learner));
+                    held_[learner] = 2 * step;
+                }
+            held_.back() = step + 1;
             return base::commit(weights, rate, step);
         }
         [[gnu::cold]] void abandon() noexcept {
@@ -134,6 +144,8 @@ struct asynchronous {
             base::visit_state(visit);
             for (std::size_t learner = 0; learner < source_.learners(); ++learner)
                 this->visit_owned(visit, "learner", learner, copy_of(learner));
+            visit(tensor::state_part<std::uint64_t>{
+                .role = "learners", .numbers = std::span{held_}, .speaks = ranks_.rank() == 0});
         }
 
     private:
@@ -149,6 +161,17 @@ struct asynchronous {
             for (std::size_t set = 0; set * n < weights_.size(); ++set)
                 if (const arrival& one = now_[this->worker_of(set)]; one.version != step_) f(set, one.learner);
         }
+        /// After a resume with other arrivals learners may have read other weights than they are said to.
+        void require_held(std::uint64_t step) const {
+            for (const arrival& one : now_) {
+                const std::uint64_t held = held_[one.learner] / 2, is_loaded = held_[one.learner] % 2;
+                if (one.version == step || one.version == held || (is_loaded == 1 && one.version < held)) continue;
+                core::fail(core::text("step ", step + 1, " takes a gradient of learner ", one.learner,
+                                      " at the weights after step ", one.version,
+                                      ", and the learner has those after step ", held),
+                           "resume with the arrivals that the run was saved with, or begin anew");
+            }
+        }
         /// Weights of the server are in the places of those of learners again.
         void put_back() noexcept {
             if (are_stale_) each_stale([&](std::size_t set, std::size_t) { put(server(), set); });
@@ -156,7 +179,11 @@ struct asynchronous {
         }
 
         arrival_source source_;
+        comm::group ranks_;
         parallel::team team_;
+        // What each learner has: twice the version, and 1 more where loaded weights stand for all up to it. At last the
+        // steps that are done.
+        std::vector<std::uint64_t> held_;
         bool divides_, are_stale_ = false;
         tensor::slice<T> server_, copies_;
         std::span<T> weights_;  // of all workers of this rank; they stay where they are

@@ -4,6 +4,7 @@
 // Tested by tests/unit/sync/graph.cpp.
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -140,7 +141,8 @@ LOCKSTEP_FUNCTION std::uint64_t check_graph(const graph& of, std::size_t workers
                 least = one.worker + 1;
                 sum += one.weight;
                 columns[one.worker] += one.weight;
-                hash = core::hash(core::text(worker, " ", one.worker, " ", one.weight), hash);
+                const std::array<std::uint64_t, 3> entry{worker, one.worker, std::bit_cast<std::uint64_t>(one.weight)};
+                hash = core::hash({reinterpret_cast<const char*>(entry.data()), sizeof entry}, hash);
             }
             if (!(std::abs(sum - 1) < tolerance)) refuse("row ", worker, " has a sum of ", sum);
         }

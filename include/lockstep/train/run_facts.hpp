@@ -96,7 +96,7 @@ public:
     }
     /// How gradients and weights go from rank to rank, and why so.
     [[nodiscard]] const std::string& transport() const { return core_->memory.text(); }
-    /// Numbers in the slots of the optimizer on this rank.
+    /// Numbers in the slots of the optimizer on this rank, and in further weights that a strategy keeps.
     [[nodiscard]] std::size_t optimizer_numbers() const { return core_->strategy.slot_numbers(); }
     /// Into how many sums a step divides the gradients.
     [[nodiscard]] std::size_t buckets() const { return core_->strategy.bucket_count(); }

@@ -127,6 +127,7 @@ TEST_CASE("sync/arrivals: a source can begin anew, and a list says what a model 
                 CHECK((drawn.version_of(learner) == update) == (listed.version_of(learner) == update));
     }
     CHECK_THROWS_WITH(listed.of(50), Catch::Contains("the list of arrivals has 150 gradients, enough for 50 updates"));
+    CHECK(std::ranges::equal(listed.of(49), drawn.of(49)));
 }
 
 TEST_CASE("sync/arrivals: a list is the same after it was written and read", "[sync]") {
@@ -136,6 +137,13 @@ TEST_CASE("sync/arrivals: a list is the same after it was written and read", "[s
     list.write(path);
     CHECK(arrival_list::read(path) == list);
     CHECK(arrival_list::parse("# nothing\n\n2 5 1.5").entries == std::vector<arrival>{{2, 5, 1.5}});
+    CHECK(arrival_list::parse("# nothing\r\n\r\n2 5 1.5\r\n1 0 1e-400\r\n").entries ==
+          std::vector<arrival>{{2, 5, 1.5}, {1, 0, 0}});
+    arrival_list other_times = list;
+    for (arrival& one : other_times.entries) one.time += 1;
+    CHECK(other_times.hash() == list.hash());
+    other_times.entries.back().learner = 7;
+    CHECK(other_times.hash() != list.hash());
 }
 
 TEST_CASE("sync/arrivals: lists that no run can have made are refused with their values", "[sync]") {
@@ -144,10 +152,27 @@ TEST_CASE("sync/arrivals: lists that no run can have made are refused with their
     };
     refused("0 0 1\n1 0\n", "line 2 of a list of arrivals is \"1 0\", no learner, version and time");
     refused("0 0 1 7\n", "line 1 of a list of arrivals is");
-    refused("0 0 nan\n", "line 1 of a list of arrivals is");
+    for (const char* line :
+         {"0 0 nan\n", "3 174.5\n", "3 17.5\n", "3 1-2\n", "1 2.5e3\n", "0 0 1 \n", "0  0 1\n", "0 0\n"})
+        refused(line, "line 1 of a list of arrivals is");
     refused("-1 0 1\n", "line 1 of a list of arrivals is");
     refused("0 0 1\n1 1 2\n", "gradient 1 of learner 1 with version 1, where the newest is 0");
     refused("0 0 1\n1 0 2\n1 1 3\n0 0 4\n0 0 5\n",
             "gradient 4 of learner 0 with version 0, older than 1, the newest when it sent the one before");
     refused("9999999999 0 1\n", "of learner 9999999999, where numbers below 1048576 are possible");
+}
+
+TEST_CASE("sync/arrivals: models that make no sense are refused with their values", "[sync]") {
+    const auto refused = [](const arrival_model& model, std::size_t per_update, const std::string& why) {
+        CHECK_THROWS_WITH((arrival_source{model, per_update, 1}), Catch::Contains(why));
+    };
+    refused({.learners = std::size_t{1} << 60}, 1, "an asynchronous run has 1152921504606846976 learners");
+    refused({.learners = 0}, 1, "has 0 learners");
+    refused({.spread = 400}, 1, "has spread = 400");
+    refused({.slowest = 1.7e308}, 1, "has slowest = 1.7e+308");
+    refused({}, 0, "an update is made of 0 gradients");
+    CHECK_THROWS_WITH(arrival_list{}.check(0), Catch::Contains("an update is made of 0 gradients"));
+    const arrival_list wild = first({.learners = 4, .bound = 0, .spread = 10, .slowest = 1e6}, 4, 30);
+    CHECK(wild.staleness(4) == std::vector<std::uint64_t>{120});
+    CHECK(arrival_list::parse(wild.text()) == wild);
 }
