@@ -87,7 +87,7 @@ public:
     /// The gradients that make update number `update`, from 0, in the order of their arrival. Throws core::error after
     /// the end of a list. Cost: of a model each update costs about 0.2 us a gradient, and those that are left out are
     /// computed as well, from the first one where the number is smaller than before: a run that resumes after a million
-    /// updates of 64 gradients waits some 15 s. A list is read where it is asked for.
+    /// updates of 64 gradients waits some 12 s. A list is read where it is asked for.
     std::span<const arrival> of(std::uint64_t update);
     /// After of(update), before the weights that it makes are there: the weights that a learner is at work on, or none.
     [[nodiscard]] std::uint64_t version_of(std::size_t learner) const noexcept { return learners_[learner].version; }
