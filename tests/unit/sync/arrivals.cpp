@@ -176,3 +176,32 @@ TEST_CASE("sync/arrivals: models that make no sense are refused with their value
     CHECK(wild.staleness(4) == std::vector<std::uint64_t>{120});
     CHECK(arrival_list::parse(wild.text()) == wild);
 }
+
+TEST_CASE("sync/arrivals: of changed files each is refused with one message, or read as it is written", "[sync]") {
+    const lockstep::core::random_stream random{9, lockstep::core::purpose::user};
+    const std::string valid = "# a comment\n" + first({.learners = 3}, 2, 4).text();
+    const std::string bytes = "0123456789 .-+einfx\n\r\t#\0\xff";
+    std::size_t read = 0, refused = 0;
+    for (std::uint32_t trial = 0; trial < 3000; ++trial) {
+        std::string text = valid;
+        for (std::uint32_t change = 0; change <= trial % 4; ++change) {
+            const std::uint64_t word = 16 * trial + 4 * change;
+            const std::size_t at = random.below(text.size(), word);
+            const char byte = bytes[random.below(bytes.size(), word + 1)];
+            const std::uint64_t what = random.below(3, word + 2);
+            if (what == 0) text[at] = byte;
+            if (what == 1) text.insert(at, 1, byte);
+            if (what == 2) text.erase(at, 1 + random.below(4, word + 3));
+        }
+        try {
+            const arrival_list list = arrival_list::parse(text);
+            CHECK(arrival_list::parse(list.text()) == list);
+            ++read;
+        } catch (const lockstep::core::error& failure) {
+            CHECK(std::string{failure.what()}.find("no learner, version and time; write three") != std::string::npos);
+            ++refused;
+        }
+    }
+    CHECK(read > 300);
+    CHECK(refused > 300);
+}
