@@ -71,8 +71,8 @@ public:
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     [[nodiscard]] std::uint64_t size() const;
     [[gnu::cold]] void write(std::uint64_t offset, std::span<const std::byte> bytes) const;
-    /// Begins to bring to the disk what was written, where the system can, and does not wait for it.
-    [[gnu::cold]] void begin_flush() const noexcept;
+    /// Begins to bring to the disk what was written of this range, where the system can, and does not wait for it.
+    [[gnu::cold]] void begin_flush(std::uint64_t offset, std::uint64_t bytes) const noexcept;
     /// Throws also where the file ends before.
     [[gnu::cold]] void read(std::uint64_t offset, std::span<std::byte> bytes) const;
     /// All that was written is on the disk.
@@ -235,9 +235,11 @@ LOCKSTEP_FUNCTION void placed_file::read(std::uint64_t offset, std::span<std::by
     }
 }
 
-LOCKSTEP_FUNCTION void placed_file::begin_flush() const noexcept {
+LOCKSTEP_FUNCTION void placed_file::begin_flush([[maybe_unused]] std::uint64_t offset,
+                                                [[maybe_unused]] std::uint64_t bytes) const noexcept {
 #ifdef SYNC_FILE_RANGE_WRITE
-    (void)::sync_file_range(open_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);  // flush() finds out what is wrong
+    (void)::sync_file_range(open_.get(), static_cast<off64_t>(offset), static_cast<off64_t>(bytes),
+                            SYNC_FILE_RANGE_WRITE);  // flush() finds out what is wrong
 #endif
 }
 

@@ -251,15 +251,20 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
 }
 
 LOCKSTEP_FUNCTION void writing::write(std::span<const file_run> runs) {
-    // The disk works while sums are made of what is still in the caches.
+    // The disk works while sums are made of what is still in the caches. It is told of what is new alone: of a file
+    // that is told of as a whole, again and again, the system writes a third less in a second.
     constexpr std::size_t at_once = std::size_t{8} << 20U;
     std::size_t unbegun = 0;
+    std::uint64_t first = 0, last = 0;
     const auto add = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
         while (!bytes.empty()) {
             const auto part = bytes.first(std::min(bytes.size(), at_once - unbegun));
             file_->write(offset, part);
+            const std::uint64_t end = offset + part.size();
+            first = unbegun == 0 ? offset : std::min(first, offset);
+            last = unbegun == 0 ? end : std::max(last, end);
             unbegun += part.size();
-            if (unbegun == at_once) file_->begin_flush(), unbegun = 0;
+            if (unbegun == at_once) file_->begin_flush(first, last - first), unbegun = 0;
             add_sums(sums_, offset, part, facts_.block_bytes);
             offset += part.size();
             bytes = bytes.subspan(part.size());
