@@ -55,7 +55,7 @@ TEST_CASE("sync/arrivals: learners that never wait read what is newest when they
     }
 }
 
-TEST_CASE("sync/arrivals: with a bound nobody runs away from the slowest", "[sync]") {
+TEST_CASE("sync/arrivals: with a bound no learner runs away from the slowest", "[sync]") {
     for (const std::uint64_t bound : {0U, 1U, 5U})
         for (const std::size_t per_update : {1U, 3U, 6U}) {
             const arrival_list list =
