@@ -85,46 +85,19 @@ TEST_CASE("equivalence/asynchronous: the same bits on any number of ranks, in a 
     const shared_folder folder;
     const auto same = [&](const asynchronous& of, std::size_t workers) {
         const auto plan = recipe(of, workers);
-        std::vector<outcome> all;
-        for (const int ranks : {1, 2, 3, 4, 6, 7, 8}) {
-            outcome now;
-            on_groups({ranks}, [&](const mpi::communicator& group) { now = run(group, plan); });
-            if (mpi::communicator{}.rank() == 0) all.push_back(now);
-        }
+        const outcome drawn = check_same_bits(plan, {1, 2, 3, 4, 6, 7, 8}, folder);
         INFO(of.settings() << ", " << workers << " workers");
-        for (const outcome& one : all) CHECK(one == all[0]);
         // A list of what arrived, of more steps than there are.
         const arrival_list list = arrivals_of(of, workers, plan.seed, steps + 20);
         on_groups({3}, [&](const mpi::communicator& group) {
-            const outcome now = run(group, recipe(asynchronous{.divides_by_staleness = of.divides_by_staleness,
-                                                               .replay = arrival_list::parse(list.text())},
-                                                  workers));
+            const outcome listed = run(group, recipe(asynchronous{.divides_by_staleness = of.divides_by_staleness,
+                                                                  .replay = arrival_list::parse(list.text())},
+                                                     workers));
             if (mpi::communicator{}.rank() == 0) {
-                CHECK(now.weights == all[0].weights);
-                CHECK(now.losses == all[0].losses);
+                CHECK(listed.weights == drawn.weights);
+                CHECK(listed.losses == drawn.losses);
             }
         });
-        folder.clear();
-        on_groups({3}, [&](const mpi::communicator& group) {
-            ls::trainer trainer{group, plan};
-            trainer.fit(training.set(), ls::steps{5});
-            (void)trainer.save(folder.path);
-        });
-        mpi::communicator{}.barrier();
-        for (const int ranks : {2, 8}) {
-            std::uint64_t weights = 0, state = 0;
-            on_groups({ranks}, [&](const mpi::communicator& group) {
-                ls::trainer trainer{group, plan};
-                trainer.resume(folder.path);
-                trainer.fit(training.set(), ls::until_step{steps});
-                weights = trainer.weights_hash();
-                state = trainer.state_hash();
-            });
-            if (mpi::communicator{}.rank() == 0) {
-                CHECK(weights == all[0].weights);
-                CHECK(state == all[0].state);
-            }
-        }
     };
     for (const std::size_t workers : {1U, 5U, 8U})
         for (const asynchronous& of : cases)

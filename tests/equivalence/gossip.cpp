@@ -86,37 +86,7 @@ TEST_CASE("equivalence/gossip: workers that mix weights with neighbours are thos
 TEST_CASE("equivalence/gossip: the same bits on any number of ranks, and after a resume", "[equivalence]") {
     const shared_folder folder;
     const auto same = [&](const gossip& of, std::size_t workers) {
-        const auto plan = recipe(of, workers);
-        std::vector<outcome> all;
-        for (const int ranks : {1, 2, 3, 4, 6, 7, 8}) {
-            outcome now;
-            on_groups({ranks}, [&](const mpi::communicator& group) { now = run(group, plan); });
-            if (mpi::communicator{}.rank() == 0) all.push_back(now);
-        }
-        INFO(of.settings() << ", " << workers << " workers");
-        for (const outcome& one : all) CHECK(one == all[0]);
-        // Stopped after 5 steps on 3 ranks, between two exchanges of a period of 3; goes on on 2 and on 8.
-        folder.clear();
-        on_groups({3}, [&](const mpi::communicator& group) {
-            ls::trainer trainer{group, plan};
-            trainer.fit(training.set(), ls::steps{5});
-            (void)trainer.save(folder.path);
-        });
-        mpi::communicator{}.barrier();
-        for (const int ranks : {2, 8}) {
-            std::uint64_t weights = 0, state = 0;
-            on_groups({ranks}, [&](const mpi::communicator& group) {
-                ls::trainer trainer{group, plan};
-                trainer.resume(folder.path);
-                trainer.fit(training.set(), ls::until_step{steps});
-                weights = trainer.weights_hash();
-                state = trainer.state_hash();
-            });
-            if (mpi::communicator{}.rank() == 0) {
-                CHECK(weights == all[0].weights);
-                CHECK(state == all[0].state);
-            }
-        }
+        (void)check_same_bits(recipe(of, workers), {1, 2, 3, 4, 6, 7, 8}, folder);
     };
     for (const std::size_t workers : {1U, 2U, 5U, 8U}) {
         same({}, workers);

@@ -2,14 +2,17 @@
 #pragma once
 // Workers that train weights of their own, as a naive reference: one dense layer, a softmax, momentum.
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 namespace naive_workers {
 
@@ -112,6 +115,43 @@ outcome run(const mpi::communicator& ranks, const Plan& plan) {
     losses seen;
     trainer.fit(training.set(), ls::steps{steps}, seen);
     return {trainer.weights_hash(), trainer.state_hash(), seen.values};
+}
+
+/// All these numbers of ranks give the same bits, and so does a run that is stopped after 5 steps on 3 ranks and goes
+/// on on 2 or 8. Returns what they give; on rank 0 alone.
+template <class Plan>
+outcome check_same_bits(const Plan& plan, const std::vector<int>& numbers_of_ranks, const shared_folder& folder) {
+    const bool is_first = mpi::communicator{}.rank() == 0;
+    INFO(plan.sync.settings() << ", " << plan.workers << " workers");
+    std::vector<outcome> all;
+    for (const int ranks : numbers_of_ranks) {
+        outcome now;
+        on_groups({ranks}, [&](const mpi::communicator& group) { now = run(group, plan); });
+        if (is_first) all.push_back(now);
+    }
+    for (const outcome& one : all) CHECK(one == all[0]);
+    folder.clear();
+    on_groups({3}, [&](const mpi::communicator& group) {
+        ls::trainer trainer{group, plan};
+        trainer.fit(training.set(), ls::steps{5});
+        (void)trainer.save(folder.path);
+    });
+    mpi::communicator{}.barrier();
+    for (const int ranks : {2, 8}) {
+        std::uint64_t weights = 0, state = 0;
+        on_groups({ranks}, [&](const mpi::communicator& group) {
+            ls::trainer trainer{group, plan};
+            trainer.resume(folder.path);
+            trainer.fit(training.set(), ls::until_step{steps});
+            weights = trainer.weights_hash();
+            state = trainer.state_hash();
+        });
+        if (is_first) {
+            CHECK(weights == all[0].weights);
+            CHECK(state == all[0].state);
+        }
+    }
+    return is_first ? all[0] : outcome{};
 }
 
 }  // namespace naive_workers

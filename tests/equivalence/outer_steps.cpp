@@ -107,37 +107,7 @@ TEST_CASE("equivalence/outer_steps: workers on an elastic to a centre are those 
 TEST_CASE("equivalence/outer_steps: the same bits on 1, 2, 3, 4, 6 and 8 ranks, and after a resume", "[equivalence]") {
     const shared_folder folder;
     const auto same = [&](const auto& sync, std::size_t workers) {
-        const auto plan = recipe(sync, workers);
-        std::vector<outcome> all;
-        for (const int ranks : {1, 2, 3, 4, 6, 8}) {
-            outcome now;
-            on_groups({ranks}, [&](const mpi::communicator& group) { now = run(group, plan); });
-            if (mpi::communicator{}.rank() == 0) all.push_back(now);
-        }
-        INFO(sync.settings() << ", " << workers << " workers");
-        for (const outcome& one : all) CHECK(one == all[0]);
-        // Stopped after 5 steps, in the middle of a period, on 3 ranks; goes on on 2 and on 8.
-        folder.clear();
-        on_groups({3}, [&](const mpi::communicator& group) {
-            ls::trainer trainer{group, plan};
-            trainer.fit(training.set(), ls::steps{5});
-            (void)trainer.save(folder.path);
-        });
-        mpi::communicator{}.barrier();
-        for (const int ranks : {2, 8}) {
-            std::uint64_t weights = 0, state = 0;
-            on_groups({ranks}, [&](const mpi::communicator& group) {
-                ls::trainer trainer{group, plan};
-                trainer.resume(folder.path);
-                trainer.fit(training.set(), ls::until_step{steps});
-                weights = trainer.weights_hash();
-                state = trainer.state_hash();
-            });
-            if (mpi::communicator{}.rank() == 0) {
-                CHECK(weights == all[0].weights);
-                CHECK(state == all[0].state);
-            }
-        }
+        (void)check_same_bits(recipe(sync, workers), {1, 2, 3, 4, 6, 8}, folder);
     };
     for (const std::size_t workers : {1U, 2U, 8U}) {
         same(outer_momentum{.period = 3, .start = 1}, workers);

@@ -29,7 +29,7 @@
 namespace lockstep::sync {
 
 /// A parameter server and `learners` that push gradients and pull weights, each at its own pace. A step is one update
-/// of the server, by the mean of the next c = plan::workers gradients that arrive, from whatever learners:
+/// of the server, by the mean of the next c = plan::workers gradients that arrive, whichever learners they are from:
 ///
 ///     w(t+1) = w(t) - rate(t) mean_k g_k(w(v_k)),   v_k <= t the version that the learner of gradient k had read.
 ///
@@ -43,8 +43,9 @@ namespace lockstep::sync {
 /// schedule and weight decay are the server's. Looks at weights see the server's. A minibatch is divided among the c
 /// gradients of its step. Cost: that of a synchronous step of sync::local_sgd, and copies of n numbers for each
 /// gradient that is stale and each learner that has read; memory of local_sgd, and 1 + learners times the weights, in
-/// checkpoints too. Errors: those of local_sgd, settings that make no sense, and a `replay` that is no list of a run,
-/// or ends before it. Not with a compressor or a model partition.
+/// checkpoints too; a resume computes the arrivals so far (arrival_source::of()). Errors: those of local_sgd, settings
+/// that make no sense, and a `replay` that is no list of a run, or ends before it, and a resume that needs weights
+/// which learners do not have. After the last two the trainer can be saved. Not with a compressor or a model partition.
 struct asynchronous {
     std::size_t learners = 0;              ///< 0: as many as plan::workers
     std::optional<std::uint64_t> bound{};  ///< of the stale-synchronous; without one learners never wait

@@ -107,7 +107,7 @@ LOCKSTEP_FUNCTION std::vector<neighbour> exponential_row(std::size_t workers, st
 }
 
 LOCKSTEP_FUNCTION std::vector<neighbour> pairs_row(std::size_t workers, std::size_t worker, std::size_t phase) {
-    // The last one stays where it is; the others, on a circle, meet whoever stands as far on the other side.
+    // The last one stays where it is; the others, on a circle, meet the one as far on the other side.
     const std::size_t last = workers - 1 + workers % 2, circle = last;
     std::size_t other = worker == last ? phase : (2 * phase + circle - worker) % circle;
     if (other == worker) other = last;
