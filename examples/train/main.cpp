@@ -2,6 +2,7 @@
 // Trains a network on handwritten digits: drawn by the program itself, or MNIST files. `mpirun -n 2 train --help` lists
 // the options.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -36,6 +37,36 @@ Number read(const std::string& option, const std::string& word, const std::strin
         throw error{word.empty() ? text(option, " has no number") : text(option, " has '", word, "'"),
                     "write " + usage};
     return number;
+}
+
+/// The strategy's name and what follows its colon.
+void interpret_sync(example::options& of, const std::pair<std::string, std::string>& cut) {
+    const auto& [sync, setting] = cut;
+    const std::string usage =
+        "every, delayed, local:PERIOD, gossip[:GRAPH] or asynchronous[:LEARNERS[,BOUND]], for example local:8";
+    of.has_worker_weights = sync == "local" || sync == "gossip" || sync == "asynchronous";
+    const bool has_setting = of.sync.size() > sync.size();
+    if (sync == "local") {
+        of.period = read<std::size_t>("--sync local", setting, usage);
+        if (of.period == 0) throw error{"--sync local:0 would average weights every 0 steps", "write " + usage};
+    } else if (sync == "gossip") {
+        using namespace lockstep::sync;
+        const std::array graphs{ring, torus, exponential, random_pairs};
+        const auto* const found = std::ranges::find(graphs, setting, &graph::name);
+        if (has_setting && found == graphs.end())
+            throw error{text("--sync ", of.sync, " names a graph that is not known"),
+                        "write gossip:ring, gossip:torus, gossip:exponential or gossip:random_pairs"};
+        if (has_setting) of.graph = *found;
+    } else if (sync == "asynchronous") {
+        const auto comma = setting.find(',');
+        if (has_setting) of.learners = read<std::size_t>("--sync asynchronous", setting.substr(0, comma), usage);
+        if (has_setting && of.learners == 0)
+            throw error{text("--sync ", of.sync, " has 0 learners"), "give at least 1, or leave them out"};
+        if (comma != std::string::npos)
+            of.bound = read<std::uint64_t>("--sync asynchronous", setting.substr(comma + 1), usage);
+    } else if (of.sync != "every" && of.sync != "delayed") {
+        throw error{text("--sync '", sync, "' is not known"), "write " + usage};
+    }
 }
 
 /// `given(option)`: whether it stands on the command line.
@@ -85,14 +116,7 @@ void interpret(example::options& of, const F& given) {
                          has_frozen_variance ? "--compress " + of.compress : "--optimizer adam", ", which has its own"),
                     "leave it out"};
 
-    const auto [sync, period] = cut(of.sync);
-    const std::string syncs = "every, local:PERIOD or delayed, for example local:8";
-    if (sync == "local") {
-        of.period = read<std::size_t>("--sync", period, syncs);
-        if (of.period == 0) throw error{"--sync local:0 would average weights every 0 steps", "write " + syncs};
-    } else if (of.sync != "every" && of.sync != "delayed") {
-        throw error{text("--sync '", of.sync, "' is not known"), "write " + syncs};
-    }
+    interpret_sync(of, cut(of.sync));
 
     // Each combination is a trainer of its own; these are compiled into this program.
     if (of.shards > 1 && (of.is_compressed_otherwise || of.optimizer == "lars"))
@@ -104,7 +128,7 @@ void interpret(example::options& of, const F& given) {
                     "leave --compress and --optimizer out"};
     if (of.sync != "every" && std::isfinite(of.clip))
         throw error{text("--sync ", of.sync, " measures no norms before its updates"), "leave --clip out"};
-    if (of.period > 0 && of.shards > 1)
+    if (of.has_worker_weights && of.shards > 1)
         throw error{
             text("--sync ", of.sync, " trains a whole network on each rank, which --partition ", of.partition, " cuts"),
             "leave --partition out"};
@@ -152,7 +176,10 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 2 train --compress topk:0.01 --workers 8   send 1 % of each gradient; the same weights on 1 to 8 "
         "ranks\n"
         "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step\n"
-        "  mpirun -n 2 train --sync local:8 --workers 4         4 workers average their weights every 8 steps");
+        "  mpirun -n 2 train --sync local:8 --workers 4         4 workers average their weights every 8 steps\n"
+        "  mpirun -n 2 train --sync gossip:ring --workers 8     8 workers average with their neighbours on a ring\n"
+        "  mpirun -n 2 train --sync asynchronous:16 --workers 8 16 learners of a parameter server, 8 gradients an "
+        "update");
     const auto any_number = example::any_number(), positive = example::positive_number();
     const auto seconds =
         example::number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9",
@@ -193,16 +220,18 @@ void describe(CLI::App& app, example::options& of) {
                  "print bytes, error and time of the messages of rank 0 for each tensor at the end, and show them in "
                  "the page of --html; the same bits");
     app.add_option("--workers", of.workers,
-                   "owners of residuals with --compress and of weights with --sync local: part of the recipe; 0: one "
-                   "for each rank. Else they change no bit")
+                   "owners of residuals with --compress and of weights with --sync local, gossip or asynchronous: part "
+                   "of the recipe; 0: one for each rank. Else they change no bit")
         ->transform(example::whole_number(0))
         ->capture_default_str();
     app.add_option("--sync", of.sync,
                    "every: each step waits for its gradients; delayed: they are applied a step later, other bits, the "
                    "same on any number of ranks; "
-                   "local:PERIOD: --workers train weights of their own and average them every PERIOD steps, other "
-                   "bits, the same on any number "
-                   "of ranks for the same --workers")
+                   "local:PERIOD: --workers train weights of their own and average them every PERIOD steps; "
+                   "gossip[:GRAPH]: in each step they average with their neighbours on a ring, torus, exponential or "
+                   "random_pairs; asynchronous[:LEARNERS[,BOUND]]: a parameter server is updated by the next --workers "
+                   "gradients of LEARNERS (--workers) that arrive in an order drawn from the seed, none more than "
+                   "BOUND ahead; all of these: other bits, the same on any number of ranks for the same --workers")
         ->capture_default_str();
     app.add_option("--factors", of.factors,
                    "dense layers that send rows of x and dy in place of gradients, the same bits: never, always, or "
@@ -262,7 +291,7 @@ void describe(CLI::App& app, example::options& of) {
     add_path(
         "--checkpoint", of.checkpoint,
         "folder for checkpoints, from which any number of ranks can go on with the same bits (where --compress or "
-        "--sync local has workers, with those of the checkpoint); the newest two stay");
+        "--sync has workers, with those of the checkpoint); the newest two stay");
     app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_flag("--checkpoint-behind", of.checkpoint_behind,
@@ -364,10 +393,12 @@ int main(int argc, char** argv) {
         if (of.net == "lenet") {
             require_shards(example::lenet(of.dropout), of.shards);
             if (of.is_compressed_otherwise) return example::run_lenet_compressed(world, of);
+            if (of.has_worker_weights) return example::run_lenet_of_workers(world, of);
             return of.shards == 1 ? example::run_lenet(world, of) : example::run_lenet_in_two_shards(world, of);
         }
         require_shards(example::mlp(of.dropout), of.shards);
         if (of.is_compressed_otherwise) return example::run_mlp_compressed(world, of);
+        if (of.has_worker_weights) return example::run_mlp_of_workers(world, of);
         return of.shards == 1 ? example::run_mlp(world, of) : example::run_mlp_in_two_shards(world, of);
     }, boost::mpi::threading::serialized);  // --progress thread
 }

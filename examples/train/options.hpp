@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "lockstep/sync/graph.hpp"
 
 namespace example {
 
@@ -60,8 +63,12 @@ struct options {
     bool replicates = true;
     // From `compress`: in a file of their own are those that are neither none nor gathered.
     bool is_compressed_otherwise = false;
-    // From `sync`: 0 without local steps.
-    std::size_t period = 0;
+    // From `sync`: whether workers have weights of their own, and the settings of those that they have.
+    bool has_worker_weights = false;
+    std::size_t period = 0;                // local
+    lockstep::sync::graph graph = lockstep::sync::ring;  // gossip
+    std::size_t learners = 0;              // asynchronous; 0: as many as workers
+    std::optional<std::uint64_t> bound{};  // asynchronous: of the stale-synchronous
 };
 
 }  // namespace example

@@ -30,9 +30,11 @@
 #include "lockstep/partition/model.hpp"
 #include "lockstep/report/progress.hpp"
 #include "lockstep/sync/adaptive.hpp"
+#include "lockstep/sync/asynchronous.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/every_step.hpp"
 #include "lockstep/sync/factors.hpp"
+#include "lockstep/sync/gossip.hpp"
 #include "lockstep/sync/local_sgd.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/summary.hpp"
@@ -284,6 +286,23 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
     });
 }
 
+/// Workers have weights of their own.
+template <class Net>
+int run_of_workers(const boost::mpi::communicator& world, const options& of, const Net& net) {
+    return with_files(world, of, [&](const chosen_files& files, const chosen_compressor&) {
+        const auto momentum = ls::optim::weight_decay{
+            .rate = of.weight_decay, .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}};
+        constexpr ls::compress::none whole;
+        constexpr ls::sync::no_clipping unclipped;
+        if (of.period > 0)
+            return with<1>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
+        if (of.sync.starts_with("gossip"))
+            return with<1>(files, net, momentum, whole, ls::sync::gossip{.graph = of.graph}, unclipped);
+        return with<1>(files, net, momentum, whole,
+                       ls::sync::asynchronous{.learners = of.learners, .bound = of.bound}, unclipped);
+    });
+}
+
 /// Without a compressor, or with one whose messages are gathered.
 template <std::size_t Shards, class Net>
 int run(const boost::mpi::communicator& world, const options& of, const Net& net) {
@@ -302,8 +321,6 @@ int run(const boost::mpi::communicator& world, const options& of, const Net& net
         if (of.optimizer == "adam") return with<Shards>(files, net, decaying(ls::optim::adam{}), whole, every, clip);
         // These are for whole networks, or compiled for them alone.
         if constexpr (Shards == 1) {
-            if (of.period > 0)
-                return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
             if (of.factors != "never")
                 return with<Shards>(files, net, momentum, whole, every, unclipped,
                                     ls::sync::factors{.always = of.factors == "always"});
