@@ -144,6 +144,13 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
         }
         return 0;
     }
+    if (name == "failure_beside_a_part") {  // rank 3 waits for rank 1 in a part, 0 and 2 do in a call of all
+        const ls::comm::group all{world}, part{world.split(rank % 2)};
+        if (rank == 1) throw std::runtime_error{"the solver died"};
+        (void)part.gather_all(1);
+        (void)all.gather_all(1);
+        return 0;
+    }
     if (name == "static_trainer") {  // which lives longer than what the failure of an earlier one has left behind
         static ls::trainer longest{world, plan(ls::partition::data{})};
         try {

@@ -4,7 +4,10 @@
 
 #include <boost/mpi/communicator.hpp>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstddef>
+#include <limits>
+#include <source_location>
 #include <vector>
 
 #include "lockstep/comm/group.hpp"
@@ -35,4 +38,15 @@ TEST_CASE("comm/raw: a group of an MPI_Comm", "[comm]") {
 
 TEST_CASE("comm/raw: a rank that does not belong to the communicator is told so", "[comm]") {
     CHECK_THROWS_WITH(comm::group{MPI_COMM_NULL}, Catch::Contains("a communicator that this rank does not belong to"));
+}
+
+TEST_CASE("comm/raw: a time to wait that is none is refused", "[comm]") {
+    const boost::mpi::communicator world;
+    for (const double seconds :
+         {-1.0, std::numeric_limits<double>::quiet_NaN(), 1e9, std::numeric_limits<double>::infinity()})
+        CHECK_THROWS_WITH(
+            (comm::group{world, std::source_location::current(), std::chrono::duration<double>{seconds}}),
+            Catch::Contains("the timeout is ") && Catch::Contains("below 1e9 s, or to 0 to wait for ever"));
+    CHECK(comm::group{world, std::source_location::current(), std::chrono::seconds{0}}.gather_all(1).size() ==
+          static_cast<std::size_t>(world.size()));
 }

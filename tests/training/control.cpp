@@ -596,6 +596,47 @@ TEST_CASE("a validation that cannot be made is an error before the first step", 
     CHECK(second.report().steps == 0);
 }
 
+/// 50 samples until it has been asked `until` times, then 100, as of a file that grows.
+struct growing {
+    using sample = ls::tensor::shape<width>;
+    using label = ls::tensor::shape<2>;
+    std::size_t until;
+    std::size_t* asked;
+    bool* reads_nothing;
+
+    [[nodiscard]] std::size_t size() const { return (*asked)++ < until ? 50 : 100; }
+    template <class T>
+    void read(std::span<const std::uint64_t> numbers, ls::tensor::batch<T, sample> x, std::span<T> y) const {
+        *reads_nothing = *reads_nothing || numbers.empty();
+        all.set().read(numbers, x, y);
+    }
+};
+
+TEST_CASE("a data set that grows has the size that it had when a call began", "[training]") {
+    const mpi::communicator world;
+    const bool is_last = world.rank() == world.size() - 1;
+    const rows half{0, 50};
+    ls::trainer trainer{world, recipe()}, straight{world, recipe()};
+    straight.fit(half.set(), ls::epochs{1});
+    bool reads_nothing = false;
+    for (std::size_t until = 1; until < 7; ++until) {
+        // On all ranks alike, and on the last one alone.
+        for (const bool alike : {true, false}) {
+            std::size_t asked = 0;
+            const growing set{alike || is_last ? until : 1000, &asked, &reads_nothing};
+            const auto found = trainer.evaluate(set), expected = trainer.evaluate(half.set());
+            CHECK(found.samples == 50);
+            CHECK(found.loss == expected.loss);
+            ls::trainer other{world, recipe()};
+            asked = 0;
+            CHECK(other.fit(set, ls::epochs{1}).steps == 3);
+            CHECK(other.state_hash() == straight.state_hash());
+        }
+    }
+    // The last minibatch has two rows: some ranks have none, and their sets are not asked for them.
+    CHECK_FALSE(reads_nothing);
+}
+
 TEST_CASE("a target that the loss does not take is one error, with its row", "[training]") {
     const mpi::communicator world;
     ls::trainer trainer{world, ls::plan{.model = ls::sequential{ls::input<2>, dense<1>{}},

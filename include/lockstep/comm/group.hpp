@@ -302,6 +302,7 @@ template <std::same_as<raw_communicator> Raw>
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, const making& how) : group{} {
+    require_timeout(how.timeout);
     if (!boost::mpi::environment::initialized() || boost::mpi::environment::finalized())
         core::fail("a group of ranks was made while MPI is not running",
                    "begin MPI before it, by ls::program or MPI_Init, or make a group of one rank with group{}");

@@ -24,10 +24,10 @@
 namespace lockstep::data {
 
 /// Samples 0 .. size() - 1 of one compile-time shape. `read(rows, x, y)` fills x (rows.size() samples) and y
-/// (rows.size() * label_size<label> elements) for these sample numbers, in any order and with repeats. What is read for
-/// a number depends on that number alone, so any rank may read any sample. An optional `name() -> std::string` appears
-/// in messages; the text of an optional `settings() -> std::string` must be equal on all ranks of a fit(); an optional
-/// `check()` throws on numbers that make no sense.
+/// (rows.size() * label_size<label> elements) for these sample numbers, at least one, in any order and with repeats.
+/// What is read for a number depends on that number alone, so any rank may read any sample. An optional `name() ->
+/// std::string` appears in messages; the text of an optional `settings() -> std::string` must be equal on all ranks of
+/// a fit(); an optional `check()` throws on numbers that make no sense.
 template <class D, class T = float>
 concept Dataset = tensor::Shape<typename D::sample> && tensor::Label<typename D::label> &&
     requires(const D& set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,

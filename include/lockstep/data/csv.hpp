@@ -331,7 +331,7 @@ private:
                 continue;
             }
             double number = 0;
-            const bool is_number = csv_number(name, number);
+            const bool is_number = csv_number(name, number) || has_comma(name);
             if (!is_number && !is_missing(name)) return;
             some_number = some_number || is_number;
             all_counted = all_counted && (name == core::text(i) || name == core::text(read));
@@ -346,11 +346,16 @@ private:
                                     : "set .header = false, add a line with names, or call columns by their names, as "
                                       "in .labels = {\"2\"}");
     }
-    /// What tables write where they have no value.
+    /// What tables write where they have no value, or one that is not finite: NA, n/a, #N/A, <NA>, -nan, Inf ..
     [[nodiscard]] static bool is_missing(std::string_view field) noexcept {
-        constexpr std::array<std::string_view, 11> words{"",     "NA",   "N/A", "NaN", "nan", "null",
-                                                         "NULL", "None", "?",   "-",   "inf"};
-        return std::ranges::find(words, field) != words.end();
+        double number = 0;
+        if (core::read_number(field, number) && !std::isfinite(number)) return true;
+        constexpr std::array<std::string_view, 9> words{"", "na", "n/a", "#n/a", "<na>", "null", "none", "?", "-"};
+        return std::ranges::any_of(words, [&](std::string_view word) {
+            return std::ranges::equal(word, field, [](char a, char b) {
+                return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
+            });
+        });
     }
     [[nodiscard]] bool calls_a_word() const {
         double number = 0;

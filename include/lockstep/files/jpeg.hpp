@@ -85,7 +85,8 @@ struct jpeg_state {
 }  // namespace detail
 
 /// JPEG, baseline or progressive, grey or in colours. Damaged files are an error, also those of which other programs
-/// make a picture with a warning.
+/// make a picture with a warning; but a progressive one may leave scans out. What follows the end of the picture is not
+/// read.
 [[nodiscard]] inline image_decoder jpeg() {
     return {
         {".jpg", ".jpeg"},

@@ -230,7 +230,7 @@ template <class Ranks, class P>
     if constexpr (std::is_same_v<Ranks, comm::group>)
         if (ranks.size() > 1) timeout = ranks.aborts().timeout();
     if constexpr (requires { timeout = *plan.timeout; })
-        if (plan.timeout && plan.timeout->count() >= 0) timeout = *plan.timeout;
+        if (plan.timeout && comm::is_timeout(*plan.timeout)) timeout = *plan.timeout;
     if constexpr (is_communicator<Ranks>)
         return comm::make_group(ranks, where, timeout);
     else

@@ -165,10 +165,10 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     const auto called = clock::now();
     core.require_no_fit("fit()");
     const typename engine<Plan>::fit_guard here{core.is_in_fit};
-    require_samples(set, "fit");
-    require_equal(core.ranks, set.size(), "samples to fit");
+    const std::size_t n = require_samples(set, "fit");
+    require_equal(core.ranks, n, "samples to fit");
     agree_on(core.ranks, set);
-    require_same_samples<typename engine<Plan>::T>(core.ranks, set);
+    require_same_samples<typename engine<Plan>::T>(core.ranks, set, n);
     require_same_end(core.ranks, until);
     core.ranks.aborts().passed();
     report::recorder* recorder = nullptr;
@@ -178,7 +178,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         saving::together<core::error>(core.ranks, [&] { report::require_different_outputs(core.ranks, observers...); });
     // Another set begins an epoch with its first step: one that is under way ends there.
     constexpr bool compares_orders = !data::is_pure<std::remove_const_t<decltype(core.plan.sampler)>>;
-    const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
+    const std::size_t per_epoch = (n - 1) / core.plan.batch + 1;
     const bool is_known = core.order.size() == n, ends = !is_known && core.restored_set != n && core.position > 0;
     const std::size_t place = ends ? 0 : core.position;
     // The batch may have changed in the middle of an epoch.

@@ -195,10 +195,7 @@ template <class Plan>
         core::fail(core::text("the plan names the all-reduce '", of.all_reduce, "' for gradients that are compressed"),
                    "leave all_reduce empty, or use compress::none");
     if constexpr (decltype(of.factors)::are_used) of.factors.check(of.transport, of.all_reduce);
-    if (of.timeout)
-        if (!(of.timeout->count() >= 0 && of.timeout->count() < 1e9))
-            core::fail(core::text("the timeout is ", of.timeout->count(), " s"),
-                       "set timeout to the longest wait for another rank, below 1e9 s, or to 0 to wait for ever");
+    if (of.timeout) comm::require_timeout(*of.timeout);
     core::check_part(of.loss);
     core::check_part(of.optimizer);
     core::check_part(of.schedule);

@@ -258,6 +258,12 @@ TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {
           line(1,
                "numbers, where names of columns were expected; set .header = false, add a line with names, or call "
                "columns by their names, as in .labels = {\"2\"}"));
+    // A first line with a value that is missing or not finite is a sample all the same.
+    for (const std::string word : {"", "NA", "n/a", "#N/A", "<NA>", "None", "-nan", "NaN", "-inf", "Inf", "INFINITY"})
+        CHECK(
+            error("1," + word + ",1\n2,3,1\n").starts_with(line(1, "numbers, where names of columns were expected; ")));
+    CHECK(error("5.1;1,5;1\n", {.separator = ';'}).starts_with(line(1, "numbers, where names of columns were ")));
+    CHECK(error("1,information,a-b\n2,3,1\n").empty());
     CHECK(error("a,b,c\n1,\"2,1\n3,4,1\n") == line(2, "column 1 has a quotation mark that is never closed; close it"));
     CHECK(error("a,b,c\n1,\"2\"3,1\n") == line(2,
                                                "column 1 goes on after its closing quotation mark; write a quotation "

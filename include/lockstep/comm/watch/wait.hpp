@@ -25,6 +25,13 @@ namespace lockstep::comm {
 /// or 60 s. 0: for ever. Throws core::error if the environment says no such number.
 [[nodiscard, gnu::cold]] std::chrono::duration<double> default_timeout();
 
+/// Whether it is such a wait: from 0 to below 1e9 s.
+[[nodiscard]] constexpr bool is_timeout(std::chrono::duration<double> timeout) noexcept {
+    return timeout.count() >= 0 && timeout.count() < 1e9;
+}
+/// Throws core::error where it is none.
+[[gnu::cold]] void require_timeout(std::chrono::duration<double> timeout);
+
 /// A wait has no end where what this rank waits for, run 17 of a collective,
 /// - is another collective on the other rank: other kind, size or type (their messages never meet, because tags
 ///   differ);
@@ -113,10 +120,17 @@ LOCKSTEP_FUNCTION std::chrono::duration<double> default_timeout() {
     double seconds = -1;
     const auto [end, problem] =
         std::from_chars(given.data(), given.data() + given.size(), seconds);  // a point in every locale
-    if (!(problem == std::errc{} && end == given.data() + given.size() && seconds >= 0 && seconds < 1e9))
+    if (!(problem == std::errc{} && end == given.data() + given.size() &&
+          is_timeout(std::chrono::duration<double>{seconds})))
         core::fail(core::text("LOCKSTEP_TIMEOUT is '", text, "'"),
                    "give seconds, fewer than 1e9, or 0 to wait for ever");
     return std::chrono::duration<double>{seconds};
+}
+
+LOCKSTEP_FUNCTION void require_timeout(std::chrono::duration<double> timeout) {
+    if (!is_timeout(timeout))
+        core::fail(core::text("the timeout is ", timeout.count(), " s"),
+                   "set timeout to the longest wait for another rank, below 1e9 s, or to 0 to wait for ever");
 }
 
 #endif

@@ -32,14 +32,14 @@ namespace lockstep::train {
 /// Throws the exception that is being handled again, as core::rethrow() does; a core::error then has this line as well.
 [[noreturn, gnu::cold]] void rethrow_with(const std::string& line);
 
-/// A data set that can be read.
+/// How many samples a data set has, which can be read. A call asks once: a set may grow meanwhile.
 template <class Dataset>
-[[gnu::cold]] void require_samples(const Dataset& set, std::string_view what) {
-    if (set.size() == 0)
-        core::fail(core::text(data::name_of(set), " has no samples to ", what), "check where it was read from");
-    (void)core::checked_product("bytes for the order of the samples", static_cast<std::size_t>(set.size()),
-                                sizeof(std::uint64_t));
+[[nodiscard, gnu::cold]] std::size_t require_samples(const Dataset& set, std::string_view what) {
+    const auto n = static_cast<std::size_t>(set.size());
+    if (n == 0) core::fail(core::text(data::name_of(set), " has no samples to ", what), "check where it was read from");
+    (void)core::checked_product("bytes for the order of the samples", n, sizeof(std::uint64_t));
     data::check_set(set);
+    return n;
 }
 
 /// Whether the numbers of a sample are finite and its label is one.
@@ -55,17 +55,17 @@ template <class Label, class T, class L>
     return out;
 }
 
-/// Every rank deals the rows of the whole data set: a few of them are read everywhere and compared. Ranks that hold
+/// Every rank deals the rows of the whole data set, n: a few of them are read everywhere and compared. Ranks that hold
 /// parts of equal size differ in them. What a rank cannot read is an error of all, alike. Collective; nothing on one
 /// rank.
 template <class T, class Dataset>
-[[gnu::cold]] void require_same_samples(const comm::group& ranks, const Dataset& set) {
+[[gnu::cold]] void require_same_samples(const comm::group& ranks, const Dataset& set, std::size_t n) {
     if (ranks.size() == 1) return;
     using sample = typename Dataset::sample;
     using label = typename Dataset::label;
     constexpr std::size_t most = 4;
     constexpr std::uint64_t unusable = 0;
-    const std::size_t n = set.size(), count = std::min(n, most);
+    const std::size_t count = std::min(n, most);
     std::array<std::uint64_t, most> rows{}, hashes{};
     for (std::size_t i = 1; i < count; ++i) rows[i] = i * (n - 1) / (count - 1);
     std::vector<T> x(count * sample::size);
@@ -178,7 +178,8 @@ LOCKSTEP_FUNCTION void tell_all(const comm::group& ranks) {
     try {
         core::rethrow();
     } catch (const std::exception& failure) {  // what these ranks have told each other is not told twice
-        ranks.announce(core::printable(failure.what(), true));
+        const std::string text = core::printable(failure.what(), true);
+        ranks.announce(text.empty() ? "an exception without a text" : text);
     } catch (...) {
         ranks.announce("an exception that is no std::exception");
     }

@@ -84,13 +84,13 @@ struct inference {
     template <class Dataset, class... Metrics>
     [[nodiscard]] report::evaluation_of<Metrics...> evaluate(const Dataset& set,
                                                              const metrics::list<Metrics...>& also) const {
-        require_evaluable(ranks, set, also);
+        const std::size_t n = require_evaluable(ranks, set, also);
         std::vector<std::uint64_t> numbers(capacity);
         reader<Dataset> source{*this, set};
         metric_sums<Metrics...> others{source, *this};
         sums.clear();
-        for (std::size_t at = 0; at < set.size(); at += plan.batch) {
-            rows.whole(std::min(plan.batch, set.size() - at));
+        for (std::size_t at = 0; at < n; at += plan.batch) {
+            rows.whole(std::min(plan.batch, n - at));
             const auto& lanes = rows.own();
             for (std::size_t i = 0; i < lanes.rows(); ++i) numbers[i] = at + lanes.first_row() + i;
             const auto own = source.read(std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
@@ -111,9 +111,9 @@ struct inference {
         sums.start();
         const auto sum = sums.finish();
         report::evaluation_of<Metrics...> result{};
-        result.loss = sum[0] / static_cast<double>(set.size());
-        result.samples = set.size();
-        if constexpr (has_accuracy) result.accuracy = sum[1] / static_cast<double>(set.size());
+        result.loss = sum[0] / static_cast<double>(n);
+        result.samples = n;
+        if constexpr (has_accuracy) result.accuracy = sum[1] / static_cast<double>(n);
         if constexpr (sizeof...(Metrics) > 0) others.over_ranks(*this);
         const auto finish = [&] {
             require_finite("the loss", result.loss, set);
@@ -136,22 +136,25 @@ struct inference {
     }
 
     /// Throws core::error, on all ranks alike, where evaluate() would without a look at the network: the trainer goes
-    /// on after it, unless samples are others. Collective.
+    /// on after it, unless samples are others. How many samples there are. Collective.
     template <class Dataset, class... Metrics>
-    static void require_evaluable(const comm::group& ranks, const Dataset& set, const metrics::list<Metrics...>& also) {
+    static std::size_t require_evaluable(const comm::group& ranks, const Dataset& set,
+                                         const metrics::list<Metrics...>& also) {
         plan_text asked;
+        std::size_t n = 0;
         saving::together<core::error>(ranks, [&] {
             require_names<Metrics...>();
-            require_samples(set, "evaluate");
+            n = require_samples(set, "evaluate");
             require_settings(also);
             asked = train::text_of(set);
             if constexpr (sizeof...(Metrics) > 0) asked.emplace_back("metrics", text_of(also));
         });
         saving::alike(ranks, [&] {
-            require_equal(ranks, set.size(), "samples to evaluate");
+            require_equal(ranks, n, "samples to evaluate");
             if (!asked.empty()) agree_on_call(ranks, asked, data::name_of(set));
         });
-        require_same_samples<T>(ranks, set);
+        require_same_samples<T>(ranks, set, n);
+        return n;
     }
 
     /// The outputs for these rows, as an xtensor that owns them. Ranks may bring other numbers of rows. Collective in a
@@ -288,11 +291,11 @@ private:
                 if (!(one < 0)) require_finite(metric::name, one, set);
             auto& value = core::get<index>(result.values);
             if constexpr (metrics::HasMaxima<metric>)
-                value = core::get<index>(also.all).result(own, maxima, set.size());
+                value = core::get<index>(also.all).result(own, maxima, result.samples);
             else if constexpr (metrics::HasResult<metric>)
-                value = core::get<index>(also.all).result(own, set.size());
+                value = core::get<index>(also.all).result(own, result.samples);
             else
-                value = own[0] / static_cast<double>(set.size());
+                value = own[0] / static_cast<double>(result.samples);
             if constexpr (metrics::is_one_number<metric>) {
                 result.metrics.push_back({metric::name, static_cast<double>(value)});
                 require_finite(metric::name, result.metrics.back().value, set);

@@ -127,7 +127,8 @@ private:
                    const Read& read) const {
         const std::span<T> x = (*arena_)[x_[room]].first(samples.size() * Input::size);
         const std::span<label_element> y = (*arena_)[y_[room]].first(samples.size() * per_label);
-        read(tensor::batch<T, Input>{x.data(), samples.size()}, y);
+        // A rank may have no row of a short last minibatch: a set is not asked for nothing.
+        if (!samples.empty()) read(tensor::batch<T, Input>{x.data(), samples.size()}, y);
         const auto who = [&](std::size_t row) {
             return core::text("sample ", samples[row], " of ", data::name_of(set));
         };
