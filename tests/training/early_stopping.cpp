@@ -18,6 +18,7 @@
 #include "lockstep/metrics/top_k.hpp"
 #include "lockstep/report/logs.hpp"
 #include "lockstep/report/run_record.hpp"
+#include "lockstep/sync/asynchronous.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 namespace {
@@ -26,12 +27,15 @@ using namespace support;
 
 const samples<> training{96}, test{50, 8};
 
-auto recipe(double rate) {
+template <class Sync = ls::sync::every_step>
+auto recipe(double rate, const Sync& sync = {}, std::size_t workers = 0) {
     return ls::plan{.model = net,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .optimizer = ls::optim::sgd{},
                     .schedule = ls::optim::constant{.rate = rate},
-                    .batch = 32};
+                    .sync = sync,
+                    .batch = 32,
+                    .workers = workers};
 }
 
 /// On rank 0 only: ends the run after a step, or after an epoch.
@@ -173,11 +177,12 @@ struct killed {
     }
 };
 
-TEST_CASE("a run that is resumed stops early where it would have stopped, with the same weights", "[training]") {
+template <class Plan>
+void check_resumed_stop(const Plan& plan) {
     const mpi::communicator world;
     const shared_folder shared;
     const std::string& folder = shared.path;
-    ls::trainer whole{world, recipe(0.3)};
+    ls::trainer whole{world, plan};
     epochs_seen all;
     ls::early_stopping first{.patience = 2};
     whole.fit(training.set(), ls::until_epoch{40}, ls::validate{test.set()}, all, first);
@@ -187,7 +192,7 @@ TEST_CASE("a run that is resumed stops early where it would have stopped, with t
     // Every run makes one step, and is killed in the next one. The checkpoint is named before what it has to know.
     epochs_seen parts;
     for (std::uint64_t step = 1; step <= end + 2; ++step) {
-        ls::trainer trainer{world, recipe(0.3)};
+        ls::trainer trainer{world, plan};
         if (step > 1) trainer.resume(folder);
         ls::early_stopping stop{.patience = 2};
         const auto run = [&] {
@@ -207,6 +212,14 @@ TEST_CASE("a run that is resumed stops early where it would have stopped, with t
     CHECK(parts.numbers == all.numbers);
     CHECK(parts.losses == all.losses);
     CHECK(parts.test == all.test);
+}
+
+TEST_CASE("a run that is resumed stops early where it would have stopped, with the same weights", "[training]") {
+    check_resumed_stop(recipe(0.3));
+}
+
+TEST_CASE("a run whose learners have weights of their own stops early, and is resumed, like others", "[training]") {
+    check_resumed_stop(recipe(0.3, ls::sync::asynchronous{.learners = 6}, 4));
 }
 
 TEST_CASE("a second fit with a stop of its own runs as it would have run without an interruption", "[training]") {
