@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Readers of JSON, safetensors, .npy, CSV and PGM files.
+// Readers of JSON, safetensors, .npy, CSV and PGM files, and of lists of arrivals and choices.
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats_oracle.hpp"
+#include "lockstep/compress/choice_list.hpp"
 #include "lockstep/data/csv.hpp"
 #include "lockstep/files/image.hpp"
 #include "lockstep/files/json.hpp"
 #include "lockstep/files/npy.hpp"
 #include "lockstep/files/safetensors.hpp"
+#include "lockstep/sync/arrivals.hpp"
 #include "oracle.hpp"
 #include "readers.hpp"
 #include "trial.hpp"
@@ -136,6 +141,50 @@ int fuzz_csv(std::span<const std::byte> bytes) {
             here.wrong("it has another number");
     }
     return 1;
+}
+
+int fuzz_arrivals(std::span<const std::byte> bytes) {
+    const trial here{"arrivals", bytes};
+    const auto read = here.run([&] { return sync::arrival_list::parse(text_of(bytes)); }, 8 * bytes.size());
+    auto right = right_triples(text_of(bytes));
+    std::vector<sync::arrival> entries;
+    for (std::size_t i = 0; right && i < right->size(); ++i) {
+        const auto& words = (*right)[i];
+        const auto learner = decimal(words[0], UINT64_MAX), version = decimal(words[1], UINT64_MAX);
+        const auto time = words[2].starts_with('+') ? std::nullopt : csv_value(words[2]);
+        if (!learner || !version || !time)
+            right.reset();
+        else
+            entries.push_back({*learner, *version, *time});
+    }
+    here.require(read.has_value(), right.has_value());
+    if (!read) return 0;
+    const auto same = [](const sync::arrival& a, const sync::arrival& b) {
+        return a.learner == b.learner && a.version == b.version && a.time == b.time;
+    };
+    if (!std::ranges::equal(read->entries, entries, same)) here.wrong("it has another arrival");
+    return 1;
+}
+
+int fuzz_choices(std::span<const std::byte> bytes) {
+    const trial here{"choices", bytes};
+    const auto read = here.run([&] { return compress::choice_list::parse(text_of(bytes)); }, 8 * bytes.size());
+    auto right = right_triples(text_of(bytes));
+    std::vector<compress::compressor_choice> entries;
+    std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
+    for (std::size_t i = 0; right && i < right->size(); ++i) {
+        const auto& words = (*right)[i];
+        const auto step = decimal(words[0], UINT64_MAX), layer = decimal(words[1], UINT64_MAX),
+                   candidate = decimal(words[2], UINT64_MAX);
+        if (!step || !layer || !candidate || (!entries.empty() && *step < entries.back().step) ||
+            !seen.emplace(*step, *layer).second)
+            right.reset();
+        else
+            entries.push_back({*step, *layer, *candidate});
+    }
+    here.require(read.has_value(), right.has_value());
+    if (read && read->entries != entries) here.wrong("it has another choice");
+    return read ? 1 : 0;
 }
 
 int fuzz_netpbm(std::span<const std::byte> bytes) {

@@ -366,6 +366,35 @@ struct npy_array {
     return real(field);
 }
 
+/// What stands for a value that is missing or not finite, in any case.
+[[nodiscard]] inline bool is_no_name(std::string field) {
+    for (char& c : field)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+    static const std::set<std::string> words{"", "na", "n/a", "#n/a", "<na>", "null", "none", "?", "-"};
+    if (words.contains(field)) return true;
+    if (field.starts_with('-')) field.erase(0, 1);
+    if (field == "inf" || field == "infinity" || field == "nan") return true;
+    return field.starts_with("nan(") && field.ends_with(')') &&
+           std::all_of(field.begin() + 4, field.end() - 1,
+                       [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '_'; });
+}
+/// 1,5 or 1,234.5
+[[nodiscard]] inline bool is_for_people(const std::string& field) {
+    return field.find(',') != field.npos && field.find_first_not_of("0123456789+-.,eE") == field.npos;
+}
+
+/// Lines of three words with a space between two, without comments; nothing where there are other lines.
+[[nodiscard]] inline std::optional<std::vector<std::vector<std::string>>> right_triples(std::string_view text) {
+    std::vector<std::vector<std::string>> out;
+    for (std::string line : split(text, "\n", false)) {
+        if (line.ends_with('\r')) line.pop_back();
+        if (line.empty() || line.starts_with('#')) continue;
+        out.push_back(split(line, " ", false));
+        if (out.back().size() != 3) return {};
+    }
+    return out;
+}
+
 /// Rows of two numbers and a class below 3, after a line of names, which are no numbers and missing ones alone; nothing
 /// where the file is not valid.
 [[nodiscard]] inline std::optional<std::vector<std::array<double, 3>>> right_csv(std::string_view text) {
@@ -409,10 +438,9 @@ struct npy_array {
         std::size_t numbers = 0;
         for (std::size_t i = 0; i < 3; ++i)
             if (const auto value = csv_value(lines[l][i])) row[i] = *value, ++numbers;
-        static const std::set<std::string> missing{"",     "NA",   "N/A", "NaN", "nan", "null",
-                                                   "NULL", "None", "?",   "-",   "inf"};
-        const auto words = std::count_if(lines[l].begin(), lines[l].end(),
-                                         [](const std::string& field) { return missing.contains(field); });
+        if (l == 0)
+            numbers += static_cast<std::size_t>(std::count_if(lines[l].begin(), lines[l].end(), &is_for_people));
+        const auto words = std::count_if(lines[l].begin(), lines[l].end(), &is_no_name);
         if (l == 0 ? numbers > 0 && numbers + static_cast<std::size_t>(words) == 3 : numbers != 3) return {};
         if (l == 0) continue;
         if (row[2] != 0 && row[2] != 1 && row[2] != 2) return {};

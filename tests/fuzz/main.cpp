@@ -317,8 +317,11 @@ public:
                    {"{'descr': '<f8', 'fortran_order': False, 'shape': (), }\n", pixels(8)}};
         csvs_ = {"a,b,c\n1,2.5,0\n-3e2,.5,2\n0.1,+7,1\n", "\"a\",\"b \"\"x\"\"\",c\r\n\"1\", 2 ,\"1\"\r\n3,4,2\r\n\r\n",
                  "\xef\xbb\xbf"
-                 "x,y,z\n1e-3,2,1.0"};
+                 "x,y,z\n1e-3,2,1.0",
+                 "1,n/a,\"1,5\"\n2,3,1\n", "-nan,2,Inf\n2,3,1\n"};
         pictures_ = {"P5 2 3 255\nabcdef", "P5\n# a comment\n2\t3\n255\rabcdef"};
+        triples_ = {"# three numbers\n0 3 1\n0 4 2\r\n\n5 0 0\n5 18446744073709551615 1",
+                    "0 0 0.5\n1 0 1e1\n0 1 -.25\n", "7 1 2\n"};
         // What unpacks to far more than its header promises, of which a reader is to take no notice.
         bomb_ = member(std::string(std::size_t{24} << 20, '\0'), 9, Z_DEFAULT_STRATEGY, 0);
     }
@@ -354,6 +357,8 @@ public:
             return random.chance(3) ? packed_or_not(text, random) : changed(text, random);
         }
         if (reader == "netpbm") return changed(pictures_[random.below(pictures_.size())], random);
+        if (reader == "arrivals" || reader == "choices")
+            return changed(triples_[random.below(triples_.size())], random);
         const std::string text = reader == "algorithms" ? algorithms_ : tables_[random.below(tables_.size())];
         if (random.chance(20)) return text;
         return random.chance(2) ? mutated(text, random)
@@ -390,7 +395,7 @@ private:
     }
 
     std::vector<std::array<std::string, 2>> idx_, mnist_;
-    std::vector<std::string> cifar_, tables_, jsons_, csvs_, pictures_;
+    std::vector<std::string> cifar_, tables_, jsons_, csvs_, pictures_, triples_;
     std::vector<std::array<std::string, 2>> tensors_, arrays_;
     std::string algorithms_, bomb_;
 };

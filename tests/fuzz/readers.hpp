@@ -24,6 +24,8 @@ int fuzz_safetensors(std::span<const std::byte> bytes);
 int fuzz_npy(std::span<const std::byte> bytes);
 int fuzz_csv(std::span<const std::byte> bytes);
 int fuzz_netpbm(std::span<const std::byte> bytes);
+int fuzz_arrivals(std::span<const std::byte> bytes);
+int fuzz_choices(std::span<const std::byte> bytes);
 
 /// A reader that is wrong in this way: acceptance, memory, message or exception. The driver has to see it.
 int fuzz_self_test(std::string_view way);
@@ -32,7 +34,7 @@ struct reader {
     std::string_view name;
     int (*run)(std::span<const std::byte> bytes);
 };
-inline constexpr std::array<reader, 11> readers{{{"gzip", fuzz_gzip},
+inline constexpr std::array<reader, 13> readers{{{"gzip", fuzz_gzip},
                                                  {"idx", fuzz_idx},
                                                  {"mnist", fuzz_mnist},
                                                  {"cifar10", fuzz_cifar10},
@@ -42,7 +44,9 @@ inline constexpr std::array<reader, 11> readers{{{"gzip", fuzz_gzip},
                                                  {"safetensors", fuzz_safetensors},
                                                  {"npy", fuzz_npy},
                                                  {"csv", fuzz_csv},
-                                                 {"netpbm", fuzz_netpbm}}};
+                                                 {"netpbm", fuzz_netpbm},
+                                                 {"arrivals", fuzz_arrivals},
+                                                 {"choices", fuzz_choices}}};
 
 /// Calls of operator new since reset(): what was taken at most at one time, and by one call.
 struct memory_use {

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,11 +50,13 @@ struct choice_list {
         for (std::size_t line = 1; !text.empty(); ++line) {
             const std::size_t end = std::min(text.find('\n'), text.size());
             std::string_view words = text.substr(0, end);
-            const std::string_view whole = words;
             text.remove_prefix(std::min(end + 1, text.size()));
+            if (words.ends_with('\r')) words.remove_suffix(1);
+            const std::string_view whole = words;
             if (words.empty() || words.front() == '#') continue;
             compressor_choice one;
-            if (!take(words, one.step) || !take(words, one.layer) || !take(words, one.candidate) || !words.empty())
+            if (!take(words, one.step, ' ') || !take(words, one.layer, ' ') || !take(words, one.candidate, 0) ||
+                !words.empty())
                 core::fail(core::text("line ", line, " of ", name, " is \"", core::excerpt(whole),
                                       "\", no step, layer and candidate"),
                            "write three numbers with a space between them, such as 50 3 1");
@@ -77,26 +80,30 @@ struct choice_list {
     }
     /// Throws core::error where steps descend, or a layer has two choices in one step.
     [[gnu::cold]] void check() const {
-        for (std::size_t i = 1; i < entries.size(); ++i) {
-            if (entries[i].step < entries[i - 1].step)
-                core::fail(core::text("a list of compressor choices has step ", entries[i].step, " after step ",
-                                      entries[i - 1].step),
-                           "write its lines in ascending order of steps");
-            for (std::size_t j = i; j-- > 0 && entries[j].step == entries[i].step;)
-                if (entries[j].layer == entries[i].layer)
-                    core::fail(core::text("a list of compressor choices has layer ", entries[i].layer,
-                                          " twice in step ", entries[i].step),
-                               "leave one of the lines out");
+        std::set<std::uint64_t> layers;
+        for (std::size_t i = 0; i < entries.size(); ++i) {
+            const compressor_choice& one = entries[i];
+            if (i > 0 && one.step < entries[i - 1].step)
+                core::fail(
+                    core::text("a list of compressor choices has step ", one.step, " after step ", entries[i - 1].step),
+                    "write its lines in ascending order of steps");
+            if (i > 0 && one.step > entries[i - 1].step) layers.clear();
+            if (!layers.insert(one.layer).second)
+                core::fail(
+                    core::text("a list of compressor choices has layer ", one.layer, " twice in step ", one.step),
+                    "leave one of the lines out");
         }
     }
 
 private:
-    /// The number that the words begin with, and the space after it.
-    [[nodiscard, gnu::cold]] static bool take(std::string_view& words, std::uint64_t& number) {
+    /// The number that the words begin with, and what has to stand after it; 0: nothing.
+    [[nodiscard, gnu::cold]] static bool take(std::string_view& words, std::uint64_t& number, char after) {
         const auto [end, problem] = std::from_chars(words.data(), words.data() + words.size(), number);
         if (problem != std::errc{}) return false;
         words.remove_prefix(static_cast<std::size_t>(end - words.data()));
-        if (!words.empty() && words.front() == ' ') words.remove_prefix(1);
+        if (after == 0) return true;
+        if (!words.starts_with(after)) return false;
+        words.remove_prefix(1);
         return true;
     }
 };
