@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "equivalence/naive_workers.hpp"
 #include "equivalence/shared_folder.hpp"
 #include "lockstep/core/random.hpp"
+#include "lockstep/report/timeline.hpp"
 #include "lockstep/sync/gossip.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
@@ -158,6 +160,27 @@ TEST_CASE("equivalence/gossip: the bytes of a step are n numbers for each neighb
         CHECK(trainer.averaging_bytes(0) == 0);
         CHECK(trainer.averaging_bytes(1) == bytes);
         CHECK(trainer.averaging_bytes() == bytes / 2);
+    });
+}
+
+TEST_CASE("equivalence/gossip: weights travel beside forward and backward, as one more bucket", "[equivalence]") {
+    const shared_folder shared;
+    on_groups({1, 2, 4}, [&](const mpi::communicator& group) {
+        ls::trainer trainer{group, recipe(gossip{.period = 2}, 4)};
+        const std::size_t own = trainer.buckets();
+        const std::string path = shared.path + "/timeline" + std::to_string(group.size());
+        ls::timeline timeline{path, 8};
+        trainer.fit(training.set(), ls::steps{8}, timeline);
+        if (group.rank() != 0) return;
+        std::ifstream file{path};
+        std::size_t tracks = 0, flights = 0;  // of rank 0, whose buckets have the numbers from 1001 on
+        for (std::string line; std::getline(file, line);) {
+            const auto has = [&](const std::string& words) { return line.find(words) != std::string::npos; };
+            tracks += has("bucket " + std::to_string(own) + ", layers 0 to ") ? 1 : 0;
+            flights += has("\"pid\":1000,\"tid\":" + std::to_string(1001 + own) + ",\"ts\"") ? 1 : 0;
+        }
+        CHECK(flights == (group.size() > 1 ? 4 : 0));
+        CHECK(tracks == (group.size() > 1 ? static_cast<std::size_t>(group.size()) : 0));
     });
 }
 

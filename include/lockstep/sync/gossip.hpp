@@ -23,6 +23,7 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/partition/grid.hpp"
+#include "lockstep/report/recorder.hpp"
 #include "lockstep/simd/map.hpp"
 #include "lockstep/sync/concept.hpp"
 #include "lockstep/sync/graph.hpp"
@@ -55,8 +56,8 @@ struct mixing {
 ///     adapts_first = false:  w_k = sum_j M_kj w_j + u_k        adapts_first = true:  w_k = sum_j M_kj (w_j + u_j)
 ///
 /// where u_k is the update of worker k in this step, of its optimizer from its own gradient at its own weights. The
-/// first is D-PSGD; its weights set off when a step begins and travel during forward and backward, which is not counted
-/// as hidden communication. The second waits for them after the update. *Weights* are mixed, not gradients; slots of
+/// first is D-PSGD; its weights set off when a step begins and travel during forward and backward. The second waits for
+/// them after the update. *Weights* are mixed, not gradients; slots of
 /// optimizers are not. What is computed is w_k + sum_j M_kj (w_j - w_k) [+ u_k]: rounding leaves equal weights equal.
 /// Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), weight files) see the mean over workers, by
 /// the samples that they have taken since the last exchange. The bits depend on the number of workers, not on that of
@@ -115,6 +116,9 @@ struct gossip {
             const std::size_t own = from.grid.part_of(from.grid.rank).workers.size();
             before_ = from.arena.template reserve<T>(core::checked_product("numbers of workers", own, n));
             received_ = from.arena.template reserve<T>(most);
+            if (ranks_.size() == 1) return;
+            bucket_ = this->times().buckets();
+            this->times().add_bucket(own * n);
         }
 
         /// Of all workers of this rank; they stay where they are.
@@ -125,12 +129,12 @@ struct gossip {
         }
         void forward_done() {
             base::forward_done();
-            if (now_ != nullptr) now_->exchange.poll();
+            poll();
         }
         template <class Others>
         void gradient_ready(std::size_t layer, std::uint64_t step, const Others& others) {
             base::gradient_ready(layer, step, [&] {
-                if (now_ != nullptr) now_->exchange.poll();
+                poll();
                 others();
             });
         }
@@ -140,6 +144,7 @@ struct gossip {
                 const auto begin = step_times::clock::now();
                 comm::wait_through(ranks_.aborts(), now_->exchange.pending(),
                                    [&] { return now_->exchange.progress(); });
+                arrived();
                 this->times().waited_at_the_end(begin);
                 mix(weights);
                 now_ = nullptr;
@@ -147,11 +152,20 @@ struct gossip {
             });
         }
 
+        [[gnu::cold]] void abandon() noexcept {
+            base::abandon();
+            travels_ = false;
+        }
+        /// All weights travel as one more bucket.
+        [[gnu::cold]] void record(report::recorder* to) {
+            base::record(to);
+            if (to == nullptr || phases_.empty() || ranks_.size() == 1) return;
+            to->buckets.push_back({0, Types::network::size - 1, bytes_of_exchange()});
+        }
+
         /// The mean over the steps of a period, and over phases.
         [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-            std::size_t sum = 0;
-            for (const phase& one : phases_) sum += one.bytes();
-            return this->bytes_inside() + (phases_.empty() ? 0 : sum / phases_.size() / period_);
+            return this->bytes_inside() + bytes_of_exchange() / period_;
         }
         [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
             return this->bytes_inside() + (mixes(step) ? phases_[phase_of(step)].bytes() : 0);
@@ -171,6 +185,12 @@ struct gossip {
             [[nodiscard]] std::size_t bytes() const noexcept { return exchange.program().sent().elements * sizeof(T); }
         };
 
+        /// The mean over phases.
+        [[nodiscard]] std::size_t bytes_of_exchange() const noexcept {
+            std::size_t sum = 0;
+            for (const phase& one : phases_) sum += one.bytes();
+            return phases_.empty() ? 0 : sum / phases_.size();
+        }
         [[nodiscard]] bool mixes(std::uint64_t step) const noexcept {
             return !phases_.empty() && this->ends_period(step);
         }
@@ -185,6 +205,15 @@ struct gossip {
             now_ = &phases_[phase_of(step)];
             parallel::copy(team_, std::span<const T>{weights_}, before());
             now_->exchange.start(before(), received());
+            if (ranks_.size() == 1) return;
+            this->times().started(bucket_, step_times::direction::sum);
+            travels_ = true;
+        }
+        void poll() {
+            if (now_ != nullptr && now_->exchange.poll()) arrived();
+        }
+        void arrived() {
+            if (std::exchange(travels_, false)) this->times().arrived(bucket_, step_times::direction::sum, false);
         }
         void mix(std::span<T> weights) const noexcept {
             for (std::size_t set = 0; set < now_->rows.size(); ++set)
@@ -216,7 +245,9 @@ struct gossip {
         std::deque<phase> phases_;
         std::span<T> weights_;
         tensor::slice<T> before_, received_;
-        phase* now_ = nullptr;  // under way
+        phase* now_ = nullptr;    // under way
+        bool travels_ = false;    // and not arrived, as far as times know
+        std::size_t bucket_ = 0;  // of times: all weights
     };
 };
 
