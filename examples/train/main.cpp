@@ -178,8 +178,7 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step\n"
         "  mpirun -n 2 train --sync local:8 --workers 4         4 workers average their weights every 8 steps\n"
         "  mpirun -n 2 train --sync gossip:ring --workers 8     8 workers average with their neighbours on a ring\n"
-        "  mpirun -n 2 train --sync asynchronous:16 --workers 8 16 learners of a parameter server, 8 gradients an "
-        "update");
+        "  mpirun -n 2 train --sync asynchronous --workers 8    8 learners of a parameter server");
     const auto any_number = example::any_number(), positive = example::positive_number();
     const auto seconds =
         example::number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9",

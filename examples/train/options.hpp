@@ -65,10 +65,10 @@ struct options {
     bool is_compressed_otherwise = false;
     // From `sync`: whether workers have weights of their own, and the settings of those that they have.
     bool has_worker_weights = false;
-    std::size_t period = 0;                // local
+    std::size_t period = 0;                              // local
     lockstep::sync::graph graph = lockstep::sync::ring;  // gossip
-    std::size_t learners = 0;              // asynchronous; 0: as many as workers
-    std::optional<std::uint64_t> bound{};  // asynchronous: of the stale-synchronous
+    std::size_t learners = 0;                            // asynchronous; 0: as many as workers
+    std::optional<std::uint64_t> bound{};                // asynchronous: of the stale-synchronous
 };
 
 }  // namespace example

@@ -26,9 +26,9 @@ namespace lockstep::loss {
 /// over rows, so a minibatch has sum_r weights[c_r] loss_r / rows, whatever labels the other rows have. PyTorch's
 /// `weight` divides by sum_r weights[c_r] instead: take weights with a mean of 1 over all samples for losses of that
 /// size. A weight of 0 leaves the samples of a class out of the loss, unless theirs is infinite; they count as rows.
-/// With smoothing the weight of the label multiplies the whole row. `weighted_softmax_cross_entropy{.weights =
-/// {1.0, 4.0, 2.5}}`, or a std::array; other numbers of outputs do not compile. A row at a time: for few classes slower
-/// than softmax_cross_entropy, which takes several rows at once.
+/// With smoothing the weight of the label multiplies the whole row.
+/// `weighted_softmax_cross_entropy{.weights = {1.0, 4.0, 2.5}}`, or a std::array; other numbers of outputs do not
+/// compile. A row at a time: for few classes slower than softmax_cross_entropy, which takes several rows at once.
 template <std::size_t Classes>
 struct weighted_softmax_cross_entropy {
     static constexpr std::string_view name = "weighted_softmax_cross_entropy";

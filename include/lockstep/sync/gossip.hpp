@@ -56,15 +56,15 @@ struct mixing {
 ///     adapts_first = false:  w_k = sum_j M_kj w_j + u_k        adapts_first = true:  w_k = sum_j M_kj (w_j + u_j)
 ///
 /// where u_k is the update of worker k in this step, of its optimizer from its own gradient at its own weights. The
-/// first is D-PSGD; its weights set off when a step begins and travel during forward and backward. The second waits for
-/// them after the update. *Weights* are mixed, not gradients; slots of
-/// optimizers are not. What is computed is w_k + sum_j M_kj (w_j - w_k) [+ u_k]: rounding leaves equal weights equal.
-/// Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), weight files) see the mean over workers, by
-/// the samples that they have taken since the last exchange. The bits depend on the number of workers, not on that of
-/// ranks. Cost: n numbers to each rank that needs a worker of this one, however many workers there are; weights,
-/// gradients and slots for each worker of the rank, twice more the weights, and those of neighbours. random_pairs keeps
-/// messages for W - 1 phases. Errors: those of local_sgd and of check_graph(), and a graph that is another one on
-/// another rank. Not with a compressor or a model partition.
+/// first is D-PSGD; its weights set off when a step begins and travel during forward and backward. The second waits
+/// for them after the update. *Weights* are mixed, not gradients; slots of optimizers are not. What is computed is
+/// w_k + sum_j M_kj (w_j - w_k) [+ u_k]: rounding leaves equal weights equal. Looks at weights (evaluate(),
+/// weights_hash(), all_weights(), predict(), weight files) see the mean over workers, by the samples that they have
+/// taken since the last exchange. The bits depend on the number of workers, not on that of ranks. Cost: n numbers
+/// to each rank that needs a worker of this one, however many workers there are; weights, gradients and slots for
+/// each worker of the rank, twice more the weights, and those of neighbours. random_pairs keeps messages for W - 1
+/// phases. Errors: those of local_sgd and of check_graph(), and a graph that is another one on another rank. Not
+/// with a compressor or a model partition.
 struct gossip {
     sync::graph graph = ring;   ///< ring, torus, exponential, random_pairs, or one's own
     std::uint64_t period = 1;   ///< steps from exchange to exchange
