@@ -42,11 +42,10 @@ namespace detail {
 /// How a rank's function ended.
 enum class ending : std::size_t { well, failed, gave_up, heard_of_a_failure };
 
-/// Waits until all ranks have come here with their ending, at most 2 s where this one has failed, 2.5 s where it has
-/// given up waiting, which may be because another has failed, 6 s where it has heard of either: the rank that failed
-/// says why. Of ranks that give up or have
-/// heard, each waits a quarter more for each rank below it, up to 1 s, and the first whose time is over tells the
-/// others that it speaks: wait() throws remote_failure there.
+/// Waits until all ranks have come here with their ending, at most 1 s where this one has failed, a quarter longer
+/// where it has given up waiting, which it may have because another has failed, 6 s where it has heard of either: the
+/// rank that failed says why. Of ranks that give up or have heard, each waits a quarter more for each rank below it, up
+/// to 1 s, and the first whose time is over tells the others that it speaks: wait() throws remote_failure there.
 class final_agreement {
 public:
     final_agreement(const group& ranks);
@@ -233,8 +232,8 @@ LOCKSTEP_FUNCTION final_agreement::final_agreement(const group& ranks)
 LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine, int code) {
     auto deadline =
         std::chrono::steady_clock::now() + std::chrono::milliseconds{mine == ending::heard_of_a_failure ? 6000
-                                                                     : mine == ending::gave_up          ? 2500
-                                                                                                        : 2000};
+                                                                     : mine == ending::gave_up          ? 1250
+                                                                                                        : 1000};
     // Ranks that give up at the same time, without a group yet in which one could tell the others: one speaks, mostly
     // the lowest.
     const bool is_one_of_many = mine == ending::gave_up || mine == ending::heard_of_a_failure;
