@@ -65,7 +65,7 @@ void interpret_sync(example::options& of, const std::pair<std::string, std::stri
         if (comma != std::string::npos)
             of.bound = read<std::uint64_t>("--sync asynchronous", setting.substr(comma + 1), usage);
     } else if (of.sync != "every" && of.sync != "delayed") {
-        throw error{text("--sync '", sync, "' is not known"), "write " + usage};
+        throw error{text("--sync '", of.sync, "' is not known"), "write " + usage};
     }
 }
 

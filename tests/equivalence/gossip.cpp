@@ -163,7 +163,7 @@ TEST_CASE("equivalence/gossip: the bytes of a step are n numbers for each neighb
     });
 }
 
-TEST_CASE("equivalence/gossip: weights travel beside forward and backward, as one more bucket", "[equivalence]") {
+TEST_CASE("equivalence/gossip: all weights travel as one more bucket of the times", "[equivalence]") {
     const shared_folder shared;
     on_groups({1, 2, 4}, [&](const mpi::communicator& group) {
         ls::trainer trainer{group, recipe(gossip{.period = 2}, 4)};

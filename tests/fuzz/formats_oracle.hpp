@@ -372,7 +372,7 @@ struct npy_array {
         if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
     static const std::set<std::string> words{"", "na", "n/a", "#n/a", "<na>", "null", "none", "?", "-"};
     if (words.contains(field)) return true;
-    if (field.starts_with('-')) field.erase(0, 1);
+    if (field.starts_with('-') || field.starts_with('+')) field.erase(0, 1);
     if (field == "inf" || field == "infinity" || field == "nan") return true;
     return field.starts_with("nan(") && field.ends_with(')') &&
            std::all_of(field.begin() + 4, field.end() - 1,
@@ -380,7 +380,8 @@ struct npy_array {
 }
 /// 1,5 or 1,234.5
 [[nodiscard]] inline bool is_for_people(const std::string& field) {
-    return field.find(',') != field.npos && field.find_first_not_of("0123456789+-.,eE") == field.npos;
+    return field.find(',') != field.npos && std::any_of(field.begin(), field.end(), is_digit) &&
+           field.find_first_not_of("0123456789+-.,eE") == field.npos;
 }
 
 /// Lines of three words with a space between two, without comments; nothing where there are other lines.

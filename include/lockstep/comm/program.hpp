@@ -200,12 +200,11 @@ private:
 /// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0;
 /// }); } `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f, or what
 /// comes before or after it, failed on any. It throws nothing. The error is printed once, on stderr, in a line that
-/// begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are ended with MPI_Abort: no
-/// failure hangs. Standard output that could not be written, and files that pass the limit of their size (SIGXFSZ), are
-/// failures, too. A signal
-/// that asks for the end (SIGTERM, SIGUSR1, Ctrl-C) stops a fit() after its step on all ranks, and they return 128 +
-/// signal; else the rank says where it is and goes. Inside another program this is not needed:
-/// errors are ordinary exceptions there.
+/// begins with "lockstep:". Ranks that do not come to the end within some seconds after a failure are ended with
+/// MPI_Abort: no failure hangs. Standard output that could not be written, and files that pass the limit of their size
+/// (SIGXFSZ), are failures, too. A signal that asks for the end (SIGTERM, SIGUSR1, Ctrl-C) stops a fit() after its step
+/// on all ranks, and they return 128 + signal; else the rank says where it is and goes. Inside another program this is
+/// not needed: errors are ordinary exceptions there.
 template <class F>
 [[nodiscard]] int program(int argc, char** argv, F&& f,
                           boost::mpi::threading::level level = boost::mpi::threading::funneled) {

@@ -349,7 +349,8 @@ private:
     /// What tables write where they have no value, or one that is not finite: NA, n/a, #N/A, <NA>, -nan, Inf ..
     [[nodiscard]] static bool is_missing(std::string_view field) noexcept {
         double number = 0;
-        if (core::read_number(field, number) && !std::isfinite(number)) return true;
+        const bool has_sign = field.starts_with('+') && !field.starts_with("+-");
+        if (core::read_number(has_sign ? field.substr(1) : field, number) && !std::isfinite(number)) return true;
         constexpr std::array<std::string_view, 9> words{"", "na", "n/a", "#n/a", "<na>", "null", "none", "?", "-"};
         return std::ranges::any_of(words, [&](std::string_view word) {
             return std::ranges::equal(word, field, [](char a, char b) {
@@ -444,7 +445,8 @@ private:
     }
     /// "1,5", or "1,234.5": a number for people.
     [[nodiscard]] static bool has_comma(std::string_view field) noexcept {
-        return field.find(',') != field.npos && field.find_first_not_of("0123456789+-.,eE") == field.npos;
+        return field.find(',') != field.npos && field.find_first_of("0123456789") != field.npos &&
+               field.find_first_not_of("0123456789+-.,eE") == field.npos;
     }
     /// A number, or the number of a class; each thing that is neither has a message with its column.
     [[nodiscard]] double value(std::size_t column, bool is_class) const {

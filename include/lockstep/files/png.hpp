@@ -43,7 +43,9 @@ struct png_state {
     /// common.
     static void warn(png_structp png, const char* why) {
         const std::string_view chunk{why};
-        if (chunk.starts_with("IDAT") || chunk.starts_with("tRNS")) fail(png, why);
+        const bool is_of_transparency = chunk.starts_with("tRNS");
+        if (is_of_transparency) static_cast<png_state*>(png_get_error_ptr(png))->is_transparent = true;
+        if (is_of_transparency || chunk.starts_with("IDAT")) fail(png, why);
     }
     /// The next bytes of the file.
     static void read(png_structp png, png_bytep to, std::size_t size) {
@@ -71,6 +73,7 @@ struct png_state {
     }
     png_set_read_fn(png, &state, png_state::read);
     png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);  // also of chunks beside the pixels
+    png_set_chunk_cache_max(png, 1);  // texts, which may unpack to any size, are skipped
     png_read_info(png, info);
     state.is_transparent = png_get_valid(png, info, PNG_INFO_tRNS) != 0;
     if (state.is_transparent) png_error(png, "it has transparent pixels (tRNS)");

@@ -259,7 +259,8 @@ TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {
                "numbers, where names of columns were expected; set .header = false, add a line with names, or call "
                "columns by their names, as in .labels = {\"2\"}"));
     // A first line with a value that is missing or not finite is a sample all the same.
-    for (const std::string word : {"", "NA", "n/a", "#N/A", "<NA>", "None", "-nan", "NaN", "-inf", "Inf", "INFINITY"})
+    for (const std::string word :
+         {"", "NA", "n/a", "#N/A", "<NA>", "None", "-nan", "NaN", "-inf", "+inf", "Inf", "INFINITY"})
         CHECK(
             error("1," + word + ",1\n2,3,1\n").starts_with(line(1, "numbers, where names of columns were expected; ")));
     CHECK(error("5.1;1,5;1\n", {.separator = ';'}).starts_with(line(1, "numbers, where names of columns were ")));
