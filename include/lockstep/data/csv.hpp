@@ -348,9 +348,8 @@ private:
     }
     /// What tables write where they have no value, or one that is not finite: NA, n/a, #N/A, <NA>, -nan, Inf ..
     [[nodiscard]] static bool is_missing(std::string_view field) noexcept {
-        double number = 0;
-        const bool has_sign = field.starts_with('+') && !field.starts_with("+-");
-        if (core::read_number(has_sign ? field.substr(1) : field, number) && !std::isfinite(number)) return true;
+        double one = 0;
+        if (core::read_number(field.substr(field.starts_with('+') ? 1 : 0), one) && !std::isfinite(one)) return true;
         constexpr std::array<std::string_view, 9> words{"", "na", "n/a", "#n/a", "<na>", "null", "none", "?", "-"};
         return std::ranges::any_of(words, [&](std::string_view word) {
             return std::ranges::equal(word, field, [](char a, char b) {
