@@ -241,6 +241,12 @@ int with_files(const boost::mpi::communicator& world, const options& of, const F
              choose_compressor(of.compress, of.compress_statistics ? &messages : nullptr));
 }
 
+/// The usual optimizer.
+inline auto momentum_of(const options& of) {
+    return ls::optim::weight_decay{.rate = of.weight_decay,
+                                   .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}};
+}
+
 // The whole run. Explicit instantiations in a file each keep compilation parallel.
 
 /// With a compressor that has a trainer type of its own, for whole networks.
@@ -249,8 +255,7 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
     return with_files(world, of, [&](const chosen_files& files, const chosen_compressor& compressor) {
         constexpr ls::sync::every_step every;
         constexpr ls::sync::no_clipping unclipped;
-        const auto momentum = ls::optim::weight_decay{
-            .rate = of.weight_decay, .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}};
+        const auto momentum = momentum_of(of);
         if (const auto* one = std::get_if<with_momentum_of_workers>(&compressor))
             return with<1>(
                 files, net,
@@ -290,8 +295,7 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
 template <class Net>
 int run_of_workers(const boost::mpi::communicator& world, const options& of, const Net& net) {
     return with_files(world, of, [&](const chosen_files& files, const chosen_compressor&) {
-        const auto momentum = ls::optim::weight_decay{
-            .rate = of.weight_decay, .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}};
+        const auto momentum = momentum_of(of);
         constexpr ls::compress::none whole;
         constexpr ls::sync::no_clipping unclipped;
         if (of.period > 0)
@@ -310,7 +314,7 @@ int run(const boost::mpi::communicator& world, const options& of, const Net& net
         const auto decaying = [&](auto inner) {
             return ls::optim::weight_decay{.rate = of.weight_decay, .inner = inner};
         };
-        const auto momentum = decaying(ls::optim::momentum{.beta = of.momentum, .nesterov = true});
+        const auto momentum = momentum_of(of);
         constexpr ls::compress::none whole;
         constexpr ls::sync::every_step every;
         const ls::sync::clip_by_global_norm clip{.norm = of.clip};
