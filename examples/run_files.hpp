@@ -34,7 +34,7 @@ struct chosen_logs {
     std::optional<ls::tensorboard> curves;
     std::optional<ls::json_log> json;
     std::optional<ls::html_report> page;
-    std::string report, weights, choices;  ///< are written when the run has ended
+    std::string report, weights, choices, arrivals;  ///< are written when the run has ended
     std::vector<std::string> inputs;       ///< are read by the run
     bool writes;
 
@@ -44,6 +44,10 @@ struct chosen_logs {
                 double interval = 5, const ls::compress::statistics* messages = nullptr)
         : report{of.report}, weights{of.save_weights}, writes{is_first} {
         if constexpr (requires { of.compress_choices; }) choices = of.compress_choices;
+        if constexpr (requires { of.sync_arrivals; }) {
+            arrivals = of.sync_arrivals;
+            inputs.push_back(of.replay);
+        }
         if constexpr (requires { of.load_weights; })
             if (of.load_weights != weights) inputs.push_back(of.load_weights);
         if constexpr (requires { of.compress; })
@@ -108,7 +112,7 @@ private:
         if (csv) out.push_back(csv->files()[0]);
         if (json) out.push_back(json->files()[0]);
         if (page) out.push_back(page->files()[0]);
-        for (const std::string& path : {report, weights, choices})
+        for (const std::string& path : {report, weights, choices, arrivals})
             if (!path.empty()) out.push_back(path);
         return out;
     }

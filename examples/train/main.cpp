@@ -43,7 +43,8 @@ Number read(const std::string& option, const std::string& word, const std::strin
 void interpret_sync(example::options& of, const std::pair<std::string, std::string>& cut) {
     const auto& [sync, setting] = cut;
     const std::string usage =
-        "every, delayed, local:PERIOD, gossip[:GRAPH] or asynchronous[:LEARNERS[,BOUND]], for example local:8";
+        "every, delayed, local:PERIOD, gossip[:GRAPH], asynchronous[:LEARNERS[,BOUND]] or asynchronous:FILE, for example "
+        "local:8";
     of.has_worker_weights = sync == "local" || sync == "gossip" || sync == "asynchronous";
     const bool has_setting = of.sync.size() > sync.size();
     if (sync == "local") {
@@ -59,6 +60,11 @@ void interpret_sync(example::options& of, const std::pair<std::string, std::stri
         if (has_setting) of.graph = *found;
     } else if (sync == "asynchronous") {
         const auto comma = setting.find(',');
+        const bool is_number = setting.empty() || (setting.front() >= '0' && setting.front() <= '9');
+        if (has_setting && !is_number) {
+            of.replay = setting;
+            return;
+        }
         if (has_setting) of.learners = read<std::size_t>("--sync asynchronous", setting.substr(0, comma), usage);
         if (has_setting && of.learners == 0)
             throw error{text("--sync ", of.sync, " has 0 learners"), "give at least 1, or leave them out"};
@@ -117,6 +123,9 @@ void interpret(example::options& of, const F& given) {
                     "leave it out"};
 
     interpret_sync(of, cut(of.sync));
+    if (!of.sync_arrivals.empty() && !of.sync.starts_with("asynchronous"))
+        throw error{text("--sync-arrivals with --sync ", of.sync, ", where all gradients arrive together"),
+                    "leave it out, or write --sync asynchronous"};
 
     // Each combination is a trainer of its own; these are compiled into this program.
     if (of.shards > 1 && (of.is_compressed_otherwise || of.optimizer == "lars"))
@@ -230,8 +239,12 @@ void describe(CLI::App& app, example::options& of) {
                    "gossip[:GRAPH]: in each step they average with their neighbours on a ring, torus, exponential or "
                    "random_pairs; asynchronous[:LEARNERS[,BOUND]]: a parameter server is updated by the next --workers "
                    "gradients of LEARNERS (--workers) that arrive in an order drawn from the seed, none more than "
-                   "BOUND ahead; all of these: other bits, the same on any number of ranks for the same --workers")
+                   "BOUND ahead, or as in FILE of --sync-arrivals (asynchronous:FILE); all of these: other bits, the same "
+                   "on any number of ranks for the same --workers")
         ->capture_default_str();
+    add_path("--sync-arrivals", of.sync_arrivals,
+             "file for the list of arrivals of --sync asynchronous, a line of learner, version and time for each "
+             "gradient: --sync asynchronous:FILE repeats it, with the same --workers");
     app.add_option("--factors", of.factors,
                    "dense layers that send rows of x and dy in place of gradients, the same bits: never, always, or "
                    "automatic (where they cost less)")

@@ -57,6 +57,7 @@ struct options {
     bool list_compressors = false;
     bool compress_statistics = false;
     std::string compress_choices;  // file
+    std::string sync_arrivals;     // file
 
     // From `partition`.
     std::size_t shards = 1;
@@ -69,6 +70,7 @@ struct options {
     lockstep::sync::graph graph = lockstep::sync::ring;  // gossip
     std::size_t learners = 0;                            // asynchronous; 0: as many as workers
     std::optional<std::uint64_t> bound{};                // asynchronous: of the stale-synchronous
+    std::string replay{};                                // asynchronous: file of arrivals; empty: they are drawn
 };
 
 }  // namespace example

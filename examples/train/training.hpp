@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -172,6 +173,10 @@ int fit(const chosen_files& files, const Plan& plan) {
     write_report(trainer, of, logs, messages, names);
     if constexpr (ls::compress::adapts<decltype(plan.compressor)>)
         if (world.rank() == 0 && !of.compress_choices.empty()) trainer.compression_choices().write(of.compress_choices);
+    if constexpr (std::is_same_v<decltype(plan.sync), ls::sync::asynchronous>)
+        if (world.rank() == 0 && !of.sync_arrivals.empty())
+            ls::sync::arrivals_of(plan.sync, trainer.grid().workers, plan.seed, trainer.report().steps)
+                .write(of.sync_arrivals);
     if (of.compress_statistics && world.rank() == 0 && !of.quiet) ls::report::print(std::cout, messages.text(names));
     return 0;
 }
@@ -302,8 +307,9 @@ int run_of_workers(const boost::mpi::communicator& world, const options& of, con
             return with<1>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
         if (of.sync.starts_with("gossip"))
             return with<1>(files, net, momentum, whole, ls::sync::gossip{.graph = of.graph}, unclipped);
-        return with<1>(files, net, momentum, whole,
-                       ls::sync::asynchronous{.learners = of.learners, .bound = of.bound}, unclipped);
+        ls::sync::asynchronous server{.learners = of.learners, .bound = of.bound};
+        if (!of.replay.empty()) server.replay = ls::sync::arrival_list::read(of.replay);
+        return with<1>(files, net, momentum, whole, server, unclipped);
     });
 }
 
