@@ -512,6 +512,55 @@ TEST_CASE("best weights from the middle of the epoch in which a fit ends come ba
     CHECK(trainer.all_weights() == best);
 }
 
+TEST_CASE("the best weights are those of a step: another one of its epoch is none", "[training]") {
+    const mpi::communicator world;
+    const shared_folder shared;
+    for (const bool keeps : {true, false}) {
+        ls::trainer trainer{world, recipe(0.01)}, best{world, recipe(0.01)}, resumed{world, recipe(0.01)};
+        scripted losses{{5, 4, 1, 9}};
+        ls::early_stopping stop{.patience = 9, .keep_best = keeps};
+        trainer.fit(training.set(), ls::steps{7}, losses, stop);
+        trainer.fit(training.set(), ls::until_epoch{3}, losses, stop, ls::checkpoint{shared.path, 1, 1});
+        best.fit(training.set(), ls::steps{7});
+        resumed.resume(shared.path);
+        CHECK(resumed.best_step() == 7);
+        ls::early_stopping next{.patience = 9};
+        const auto go_on = [&] { resumed.fit(training.set(), ls::until_epoch{3}, scripted{}, next); };
+        if (keeps) {
+            CHECK(trainer.all_weights() == best.all_weights());
+            go_on();
+            CHECK(resumed.all_weights() == best.all_weights());
+        } else {
+            CHECK_THROWS_WITH(go_on(), Catch::Contains("epoch 3 is the best one, and not its weights"));
+        }
+        shared.clear();
+    }
+}
+
+TEST_CASE("a new early_stopping does not stand beside one that knows the run", "[training]") {
+    ls::trainer trainer{mpi::communicator{}, recipe(0.01)};
+    ls::early_stopping whole{.patience = 20};
+    scripted losses{{5, 1, 9, 8}};
+    trainer.fit(training.set(), ls::epochs{2}, losses, whole, ls::early_stopping{.patience = 2});
+    CHECK_THROWS_WITH(trainer.fit(training.set(), ls::epochs{2}, losses, whole, ls::early_stopping{.patience = 2}),
+                      Catch::Contains("know of other best epochs, 2 and 0 (0: none); name both of them"));
+    trainer.fit(training.set(), ls::epochs{2}, losses, whole);
+    CHECK(trainer.best_epoch() == 2);
+}
+
+TEST_CASE("two checkpoints of a fit do not share a folder", "[training]") {
+    const mpi::communicator world;
+    const shared_folder shared;
+    ls::trainer trainer{world, recipe(0.01)};
+    CHECK_THROWS_WITH(
+        trainer.fit(training.set(), ls::steps{2}, ls::checkpoint{shared.path + "/a", 2, 2},
+                    ls::checkpoint{shared.path + "/../" + shared.path.substr(shared.path.rfind('/') + 1) + "/a", 3, 0}),
+        Catch::Contains("two checkpoint of one fit() write to ") && Catch::Contains("of its own"));
+    trainer.fit(training.set(), ls::steps{2}, ls::checkpoint{shared.path + "/a", 2, 2},
+                ls::checkpoint{shared.path + "/b", 1, 0});
+    CHECK(trainer.report().steps == 2);
+}
+
 /// Asks for the end of the run in a step.
 struct asks_to_stop {
     static constexpr bool on_every_rank = true, sees_weights = false;

@@ -74,7 +74,10 @@ struct early_stopping {
         if (takes_over) {
             best_loss = trainer.best_epoch() > 0 ? trainer.best_loss() : std::numeric_limits<double>::infinity();
             best_epoch = trainer.best_epoch();
-            best_steps_ = best_epoch == from.epochs && !from.is_in_epoch ? from.resumed_after : not_known;
+            const std::uint64_t step = trainer.best_step();
+            best_steps_ = step > 0                                         ? step
+                          : best_epoch == from.epochs && !from.is_in_epoch ? from.resumed_after
+                                                                           : not_known;
             if (keep_best && best_epoch > 0 && !trainer.keeps_best()) take_over_weights(trainer, from);
         }
         epoch_ = from.epochs;
@@ -122,7 +125,7 @@ private:
     /// A run that is resumed kept no weights: those of now are the best ones, or are gone.
     template <class Trainer>
     [[gnu::cold]] void take_over_weights(Trainer& trainer, const run_begin& from) const {
-        if (best_epoch != from.epochs || from.is_in_epoch || from.steps != from.resumed_after)
+        if (best_steps_ != from.steps || from.steps != from.resumed_after)
             core::fail(core::text("the checkpoint knows that epoch ", best_epoch,
                                   " is the best one, and not its weights: it was written with keep_best = false"),
                        "leave .keep_best = false, or begin with another folder");

@@ -28,7 +28,8 @@ template <class Observer>
 inline constexpr bool on_every_rank<Observer> = Observer::on_every_rank;
 
 /// `static constexpr bool gathers_first = true`: what on_begin() gathers from ranks, it gathers before what may fail.
-/// An error there, as one of an observer that is told on rank 0 only, is told to all ranks, and the trainer can go on.
+/// A core::error there, as one of an observer that is told on rank 0 only, is told to all ranks, and the trainer can
+/// go on.
 template <class Observer>
 inline constexpr bool gathers_first = !on_every_rank<Observer>;
 template <class Observer>

@@ -146,7 +146,7 @@ LOCKSTEP_FUNCTION std::string name_of(const recorded_event& event, const recorde
                                           "poll", "wait",    "other", "sum",      "share"};
     const std::string what{names[static_cast<std::size_t>(event.what)]};
     const auto layer = [&](std::size_t number) {
-        return core::text(number < in.layers.size() ? in.layers[number] : "layer", " ", number);
+        return core::text(number < in.layers.size() ? core::printable(in.layers[number]) : "layer", " ", number);
     };
     switch (event.what) {
         case activity::forward:

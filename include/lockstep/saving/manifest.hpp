@@ -78,6 +78,7 @@ LOCKSTEP_FUNCTION std::string manifest::text() const {
     // These came later, and may be absent.
     if (at.position > 0 && at.epoch_loss) out.key("loss_of_epoch").value(*at.epoch_loss);
     if (at.best_epoch > 0) out.key("best_epoch").value(at.best_epoch).key("best_loss").value(at.best_loss);
+    if (at.best_step > 0) out.key("best_step").value(at.best_step);
     out.key("recipe_hash").value(core::hexadecimal(recipe_hash())).key("recipe").begin_object();
     for (const auto& [name, value] : recipe) out.key(name).value(value);
     out.end_object().key("file").begin_object().key("name").value("state.safetensors").key("bytes").value(file_bytes);
@@ -106,6 +107,7 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
         if (key == "loss_of_epoch") return void(out.at.epoch_loss = in.real());
         if (key == "best_epoch") return natural(out.at.best_epoch);
         if (key == "best_loss") return void(out.at.best_loss = in.real());
+        if (key == "best_step") return natural(out.at.best_step);
         if (key == "recipe_hash") return void(hash = in.string());
         if (key == "recipe")
             return in.object([&](const std::string& name) { out.recipe.push_back({name, in.string()}); });

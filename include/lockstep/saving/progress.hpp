@@ -21,6 +21,7 @@ struct progress {
     /// What is known of the epoch with the least loss on a validation set: 0: nothing is.
     std::uint64_t best_epoch = 0;
     double best_loss = std::numeric_limits<double>::infinity();
+    std::uint64_t best_step = 0;  ///< steps that were done then; 0: not known
 };
 
 }  // namespace lockstep::saving

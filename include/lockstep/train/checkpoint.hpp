@@ -172,7 +172,8 @@ private:
                   .set = core.samples_of_set(),
                   .epoch_loss = core.epoch_samples == core.position ? std::optional{core.epoch_loss} : std::nullopt,
                   .best_epoch = core.best.epoch,
-                  .best_loss = core.best.loss};
+                  .best_loss = core.best.loss,
+                  .best_step = core.best.step};
         out.recipe = recipe_of(core.plan, core.grid.workers);
         return out;
     }

@@ -8,11 +8,15 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "lockstep/report/events.hpp"
 #include "lockstep/report/observers.hpp"
@@ -89,16 +93,22 @@ template <class Trainer, class Plan, class Observer, class... Observers>
             });
 }
 
+/// An observer that decides by the best epoch.
+template <class Observer>
+inline constexpr bool decides_by_best = requires(const Observer& one) {
+    std::string_view{one.monitor};
+    one.least;
+    one.larger_is_better;
+    one.best_epoch;
+    one.best_loss;
+};
+
 /// A trainer remembers one best epoch: what decides by it looks at the same number in the same way.
 template <class Plan, class... Observers>
 [[gnu::cold]] void require_one_best(const engine<Plan>& core, const Observers&... all) {
     std::string looks;
-    const auto add = [&](const auto& one) {
-        if constexpr (requires {
-                          std::string_view{one.monitor};
-                          one.least;
-                          one.larger_is_better;
-                      }) {
+    const auto add = [&]<class Observer>(const Observer& one) {
+        if constexpr (decides_by_best<Observer>) {
             const std::string mine =
                 core::text(one.larger_is_better ? "larger " : "", one.monitor, " with least = ", one.least);
             if (!looks.empty() && looks != mine)
@@ -106,6 +116,32 @@ template <class Plan, class... Observers>
                                       ", and a trainer remembers one best epoch"),
                            "name one of them, and end the run by the other number in an on_epoch() of your own");
             looks = mine;
+        }
+    };
+    saving::alike(core.ranks, [&] { (add(all), ...); });
+}
+
+/// After on_begin(): what decides by the best epoch has seen the same one, or one would overwrite the weights of
+/// another; and no two write checkpoints to one folder, of which one would delete what the other keeps.
+template <class Plan, class... Observers>
+[[gnu::cold]] void require_apart(const engine<Plan>& core, bool is_past, const Observers&... all) {
+    std::optional<std::pair<std::uint64_t, double>> best;
+    std::vector<std::string> folders;
+    const auto add = [&]<class Observer>(const Observer& one) {
+        if constexpr (decides_by_best<Observer>) {
+            if (!is_past && best && *best != std::pair{one.best_epoch, one.best_loss})
+                core::fail(core::text("two early_stopping of one fit() know of other best epochs, ", best->first,
+                                      " and ", one.best_epoch, " (0: none)"),
+                           "name both of them in each fit() of the run, or one alone");
+            best = {one.best_epoch, one.best_loss};
+        }
+        if constexpr (requires { one.folder, one.keep; }) {
+            std::error_code problem;
+            for (const std::string& other : folders)
+                if (std::filesystem::equivalent(other, one.folder, problem))
+                    core::fail(core::text("two checkpoint of one fit() write to ", one.folder),
+                               "give each a folder of its own: one would delete what the other keeps");
+            folders.push_back(one.folder);
         }
     };
     saving::alike(core.ranks, [&] { (add(all), ...); });
@@ -208,6 +244,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
             tell();
     };
     (begin(observers), ...);
+    require_apart(core, is_past, observers...);
     if constexpr ((report::ends_at_begin<std::remove_const_t<Observers>, Trainer> || ...))
         goes_on = all_go_on(core.ranks, goes_on);
     std::uint64_t left = goes_on ? asked : 0;

@@ -165,6 +165,8 @@ public:
     [[nodiscard]] std::uint64_t best_epoch() const { return core_->best.epoch; }
     /// Its loss, or what else was given in its place: less is better.
     [[nodiscard]] double best_loss() const { return core_->best.loss; }
+    /// Steps of the run that were done then. 0: none, or an older checkpoint does not say.
+    [[nodiscard]] std::uint64_t best_step() const { return core_->best.step; }
     /// load_weights() of those that were remembered. Throws core::error where there are none. Collective.
     void load_best(const std::source_location& where = std::source_location::current()) {
         const auto kept = core_->on_all_ranks("load_best", where, [&] {

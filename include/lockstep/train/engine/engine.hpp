@@ -52,6 +52,7 @@ template <class T>
 struct best_epoch {
     std::uint64_t epoch = 0;  // from 1; 0: there is none
     double loss = std::numeric_limits<double>::infinity();
+    std::uint64_t step = 0;  // steps that were done then; 0: not known
     std::vector<T> weights{}, statistics{};
 };
 
@@ -356,6 +357,7 @@ struct engine {
         epoch_samples = at.epoch_loss ? at.position : 0;
         best.epoch = at.best_epoch;
         best.loss = at.best_loss;
+        best.step = at.best_step;
         resumed_after = at.steps;
         is_first_fit = true;
         order.clear();
@@ -393,7 +395,7 @@ struct engine {
     /// Collective where workers have weights of their own.
     [[gnu::cold]] void remember_best(std::uint64_t at, double loss, bool keeps) {
         if (!std::isfinite(loss)) core::fail(core::text("a best epoch of the loss ", loss), "remember finite losses");
-        if (keeps || best.epoch != at || best.loss != loss) best = {.epoch = at, .loss = loss};
+        if (keeps || best.epoch != at || best.loss != loss) best = {at, loss, totals.steps};
         if (!keeps) return;
         const std::span<const T> now = whole_weights(), statistics = observed.running();
         core::with_memory("the weights of the best epoch", (now.size() + statistics.size()) * sizeof(T),
