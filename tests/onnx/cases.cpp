@@ -183,7 +183,8 @@ int main(int, char** arguments) try {
     write("flat_image", ls::sequential{ls::input<3, 4, 2>, relu{}, flatten{}, dropout{}}, 2);
     write("two_extents",
           ls::sequential{ls::input<6, 5>, local_response_norm{.alpha = 0.2}, local_response_norm{.alpha = 0},
-                         batch_norm{}, ls::concatenate{ls::path{}, gelu{}, relu{}}, flatten{}},
+                         local_response_norm{.alpha = 1e-46}, local_response_norm{.beta = 1e-46}, batch_norm{},
+                         ls::concatenate{ls::path{}, gelu{}, relu{}}, flatten{}},
           3);
     write("nothing", ls::sequential{ls::input<4>, dropout{}}, 2);
     write("joined_flat",

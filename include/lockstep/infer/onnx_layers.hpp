@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <numbers>
 #include <numeric>
 #include <span>
@@ -14,6 +15,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/infer/onnx_node.hpp"
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/batch_norm.hpp"
@@ -216,15 +219,19 @@ struct onnx_layer<layer_api::layer_norm_layer<S>> {
 template <std::size_t Window, tensor::Shape S>
 struct onnx_layer<layer_api::local_response_norm_layer<Window, S>> {
     static void write(const auto& layer, auto& node) {
-        if (layer.alpha == 0)  // which ONNX Runtime refuses in an LRN
+        // Attributes are floats. ONNX Runtime refuses an LRN in which one of these is 0.
+        const double alpha = layer.alpha * static_cast<double>(Window);
+        if (alpha > static_cast<double>(std::numeric_limits<float>::max()))
+            core::fail(core::text("local_response_norm<", Window, "> has alpha = ", layer.alpha,
+                                  ", and ONNX stores alpha x window as a float"),
+                       "take a smaller alpha");
+        if (static_cast<float>(layer.beta) == 0) return node.gives(node.x());
+        if (static_cast<float>(alpha) == 0)
             return node.gives(
                 node.operation("Mul", {node.x(), node.number("factor", std::pow(layer.offset, -layer.beta))}));
         node.gives(detail::over_channels<S>(node, [&](const std::string& x) {
             return node.operation("LRN", {x},
-                                  {{"size", Window},
-                                   {"alpha", layer.alpha * static_cast<double>(Window)},
-                                   {"beta", layer.beta},
-                                   {"bias", layer.offset}});
+                                  {{"size", Window}, {"alpha", alpha}, {"beta", layer.beta}, {"bias", layer.offset}});
         }));
     }
 };

@@ -229,14 +229,15 @@ private:
             using here = typename network::template at<index>;
             using layer = typename here::type;
             const auto bytes = [&](auto... numbers) {
-                return core::checked_product("bytes of a layer", std::size_t{numbers}..., sizeof(T));
+                return core::checked_product("bytes of a layer for options::rows", std::size_t{numbers}..., sizeof(T));
             };
             auto& node = out[index];
             node.reads = network::graph.of(index);
             node.traits = layer_api::traits_of<layer>;
             if constexpr (!layer_api::traits_of<layer>.is_view) {
                 node.value = bytes(how_.rows, layer::output::size);
-                node.saved = core::checked_product("bytes of a layer", how_.rows, layer_api::saved_bytes<layer, T>);
+                node.saved = core::checked_product("bytes of a layer for options::rows", how_.rows,
+                                                   layer_api::saved_bytes<layer, T>);
                 node.scratch = bytes(layer_api::scratch_size<T>(here::make(net_), how_.rows, 1, team_));
             }
         });

@@ -179,6 +179,11 @@ TEST_CASE("infer/onnx: what cannot be written is an error with the values") {
     const auto mute = ls::sequential{ls::input<3>, silent{}};
     CHECK_THAT(said([&] { ls::write_onnx(path, mute, std::vector<float>{}, std::vector<float>{}); }),
                Catch::Contains("layer 0.silent wrote no ONNX value"));
+    // Attributes of ONNX are floats.
+    const auto steep = ls::sequential{ls::input<3>, local_response_norm<41>{.alpha = 1e37, .beta = 0.3}};
+    CHECK_THAT(said([&] { ls::write_onnx(path, steep, std::vector<float>{}, std::vector<float>{}); }),
+               Catch::Contains("local_response_norm<41> has alpha = 1e+37, and ONNX stores alpha x window as a float"));
+    CHECK_FALSE(std::filesystem::exists(path));
     CHECK_THAT(said([&] { ls::write_onnx("/nowhere/at/all.onnx", net, weights, statistics); }),
                Catch::Contains("/nowhere/at/all.onnx"));
 }
