@@ -32,7 +32,7 @@ namespace detail {
 inline constexpr std::string_view before_algorithms = " by";
 
 /// A text without details, and these, each with the number of its layer from 1. They follow the number of a layer's
-/// parameters; settings are in brackets of their own and may hold any character.
+/// parameters; settings are in brackets of their own and may hold any character, but brackets in pairs only.
 struct split_text {
     std::string words;
     std::vector<std::pair<std::size_t, std::string_view>> details;
