@@ -55,7 +55,7 @@ struct folder {
 };
 
 std::string_view dense(std::size_t layer) { return layer < 2 ? "dense" : std::string_view{}; }
-std::string_view odd(std::size_t layer) { return layer < 2 ? "\"a\\b\" <&>\n" : std::string_view{}; }
+std::string_view odd(std::size_t layer) { return layer < 2 ? "\"a\\b\" <&>\n\xff" : std::string_view{}; }
 
 void begin(ls::timeline& made, const source& of, std::string_view (*name_of_layer)(std::size_t) = dense) {
     auto& recorder = *made.events_of_this_rank();
@@ -105,8 +105,8 @@ TEST_CASE("report/timeline: a layer may have any name", "[report]") {
     begin(made, trainer, odd);
     step(*made.events_of_this_rank(), 1);
     made.on_end(trainer, ls::report::totals{});
-    CHECK(count(contents(file), R"("name":"forward \"a\\b\" <&>  1","cat")") == 1);
-    CHECK(count(contents(drawing), "<title>forward \"a\\b\" &lt;&amp;>") == 2);
+    CHECK(count(contents(file), R"("name":"forward \"a\\b\" <&>\\n\\xff 1","cat")") == 1);
+    CHECK(count(contents(drawing), "<title>forward \"a\\b\" &lt;&amp;>\\n\\xff") == 2);
 }
 
 TEST_CASE("report/timeline: a run that ends with an exception leaves what it has recorded", "[report]") {
