@@ -35,7 +35,7 @@ struct chosen_logs {
     std::optional<ls::json_log> json;
     std::optional<ls::html_report> page;
     std::string report, weights, choices, arrivals;  ///< are written when the run has ended
-    std::vector<std::string> inputs;       ///< are read by the run
+    std::vector<std::string> inputs;                 ///< are read by the run
     bool writes;
 
     /// `plan`: the text of ls::summary. `picture`: of a timeline. `messages`: what a compressor did.

@@ -43,8 +43,8 @@ Number read(const std::string& option, const std::string& word, const std::strin
 void interpret_sync(example::options& of, const std::pair<std::string, std::string>& cut) {
     const auto& [sync, setting] = cut;
     const std::string usage =
-        "every, delayed, local:PERIOD, gossip[:GRAPH], asynchronous[:LEARNERS[,BOUND]] or asynchronous:FILE, for example "
-        "local:8";
+        "every, delayed, local:PERIOD, gossip[:GRAPH], asynchronous[:LEARNERS[,BOUND]] or asynchronous:FILE, for "
+        "example local:8";
     of.has_worker_weights = sync == "local" || sync == "gossip" || sync == "asynchronous";
     const bool has_setting = of.sync.size() > sync.size();
     if (sync == "local") {
@@ -239,8 +239,8 @@ void describe(CLI::App& app, example::options& of) {
                    "gossip[:GRAPH]: in each step they average with their neighbours on a ring, torus, exponential or "
                    "random_pairs; asynchronous[:LEARNERS[,BOUND]]: a parameter server is updated by the next --workers "
                    "gradients of LEARNERS (--workers) that arrive in an order drawn from the seed, none more than "
-                   "BOUND ahead, or as in FILE of --sync-arrivals (asynchronous:FILE); all of these: other bits, the same "
-                   "on any number of ranks for the same --workers")
+                   "BOUND ahead, or as in FILE of --sync-arrivals (asynchronous:FILE); all of these: other bits, the "
+                   "same on any number of ranks for the same --workers")
         ->capture_default_str();
     add_path("--sync-arrivals", of.sync_arrivals,
              "file for the list of arrivals of --sync asynchronous, a line of learner, version and time for each "

@@ -27,6 +27,12 @@ template <class Observer>
     requires requires { Observer::on_every_rank; }
 inline constexpr bool on_every_rank<Observer> = Observer::on_every_rank;
 
+/// `static constexpr bool owns_folder = true`: of one fit() no other such observer writes to its `folder`.
+template <class Observer>
+inline constexpr bool owns_folder = requires {
+    requires Observer::owns_folder;
+};
+
 /// `static constexpr bool gathers_first = true`: what on_begin() gathers from ranks, it gathers before what may fail.
 /// A core::error there, as one of an observer that is told on rank 0 only, is told to all ranks, and the trainer can
 /// go on.

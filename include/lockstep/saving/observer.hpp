@@ -24,6 +24,7 @@ namespace lockstep::saving {
 struct checkpoint {
     static constexpr bool on_every_rank = true;  ///< all ranks write
     static constexpr bool sees_weights = false;  ///< save() waits for them itself
+    static constexpr bool owns_folder = true;    ///< another one would delete what it keeps
     static constexpr bool is_told_last = true;   ///< what other observers know is in it
 
     std::string folder;                       ///< on a file system that all ranks see

@@ -121,21 +121,28 @@ template <class Plan, class... Observers>
     saving::alike(core.ranks, [&] { (add(all), ...); });
 }
 
-/// After on_begin(): what decides by the best epoch has seen the same one, or one would overwrite the weights of
-/// another; and no two write checkpoints to one folder, of which one would delete what the other keeps.
+/// The same after on_begin(): it has seen the same best epoch, or one would overwrite the weights of another.
 template <class Plan, class... Observers>
-[[gnu::cold]] void require_apart(const engine<Plan>& core, bool is_past, const Observers&... all) {
+[[gnu::cold]] void require_same_best(const engine<Plan>& core, const Observers&... all) {
     std::optional<std::pair<std::uint64_t, double>> best;
-    std::vector<std::string> folders;
     const auto add = [&]<class Observer>(const Observer& one) {
         if constexpr (decides_by_best<Observer>) {
-            if (!is_past && best && *best != std::pair{one.best_epoch, one.best_loss})
+            if (best && *best != std::pair{one.best_epoch, one.best_loss})
                 core::fail(core::text("two early_stopping of one fit() know of other best epochs, ", best->first,
                                       " and ", one.best_epoch, " (0: none)"),
                            "name both of them in each fit() of the run, or one alone");
             best = {one.best_epoch, one.best_loss};
         }
-        if constexpr (requires { one.folder, one.keep; }) {
+    };
+    saving::alike(core.ranks, [&] { (add(all), ...); });
+}
+
+/// After on_begin(), which makes folders: no two checkpoint write to one.
+template <class Plan, class... Observers>
+[[gnu::cold]] void require_own_folders(const engine<Plan>& core, const Observers&... all) {
+    std::vector<std::string> folders;
+    const auto add = [&]<class Observer>(const Observer& one) {
+        if constexpr (report::owns_folder<Observer>) {
             std::error_code problem;
             for (const std::string& other : folders)
                 if (std::filesystem::equivalent(other, one.folder, problem))
@@ -244,7 +251,8 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
             tell();
     };
     (begin(observers), ...);
-    require_apart(core, is_past, observers...);
+    if (!is_past) require_same_best(core, observers...);
+    require_own_folders(core, observers...);
     if constexpr ((report::ends_at_begin<std::remove_const_t<Observers>, Trainer> || ...))
         goes_on = all_go_on(core.ranks, goes_on);
     std::uint64_t left = goes_on ? asked : 0;
