@@ -47,13 +47,14 @@ public:
         arena_.allocate();
         walk_.bind(arena_, nullptr);
         deal_.whole(batch);
-        lockstep::train::initialise_weights<network>(arena_[weights_], grid_, seed, lockstep::model::he{});
+        lockstep::train::initialise_weights<network>(arena_[weights_], grid_, seed, lockstep::model::he{},
+                                                     {0, network::size});
         lockstep::core::for_each_index<network::size>([&](auto index) {
             using layer = typename network::template layer<index>;
             std::size_t at = network::facts[index].statistics_offset, number = layer::parameters.size();
             for (const auto& one : lockstep::layer_api::statistics_of<layer>) {
                 lockstep::model::initialise(one, arena_[running_].subspan(at, one.size()), 0, one.columns, seed, index,
-                                            number++, lockstep::model::he{});
+                                            number++, lockstep::model::he{}, {0, network::size});
                 at += one.size();
             }
         });

@@ -87,9 +87,12 @@ void interpret(example::options& of, const F& given) {
                     "leave one of them out, or give --checkpoint the folder of --resume: then its first start loads "
                     "them"};
     const auto [partition, shards] = cut(of.partition);
-    const std::string partitions = "data, model:M or hybrid:M, M = shards of each dense layer, for example hybrid:2";
+    const std::string partitions =
+        "data, model:M or hybrid:M with M shards of each dense layer, or pipeline:S with S stages, for example hybrid:2";
     if (partition == "model" || partition == "hybrid")
         of.shards = read<std::size_t>("--partition", shards, partitions);
+    else if (partition == "pipeline")
+        of.stages = read<std::size_t>("--partition", shards, partitions);
     else if (of.partition != "data")
         throw error{text("--partition '", of.partition, "' is not known"), "write " + partitions};
     of.replicates = partition != "model";
@@ -132,6 +135,12 @@ void interpret(example::options& of, const F& given) {
         throw error{text("--compress ", of.compress, " with --optimizer ", of.optimizer,
                          " is compiled for whole layers, which --partition ", of.partition, " cuts"),
                     "leave --partition out"};
+    if (of.stages != 1 && of.stages != 2)
+        throw error{text("--partition ", of.partition, " in a program that has pipelines of 2 stages"),
+                    "write --partition pipeline:2"};
+    if (of.stages > 1 && !(is_plain && of.optimizer == "momentum" && of.sync == "every" && !std::isfinite(of.clip)))
+        throw error{text("--partition ", of.partition, " is compiled for momentum, without compression or clipping"),
+                    "leave --compress, --optimizer, --sync and --clip out"};
     if (of.sync != "every" && !(is_plain && of.optimizer == "momentum"))
         throw error{text("--sync ", of.sync, " is compiled for momentum without compression"),
                     "leave --compress and --optimizer out"};
@@ -182,6 +191,7 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 2 train                                    LeNet on generated digits\n"
         "  mpirun -n 4 train --data mnist --epochs 5            on MNIST files in the folder mnist\n"
         "  mpirun -n 4 train --net mlp --partition hybrid:2     dense layers cut over pairs of ranks\n"
+        "  mpirun -n 4 train --partition pipeline:2             two stages, each on two ranks; the same weights\n"
         "  mpirun -n 2 train --compress topk:0.01 --workers 8   send 1 % of each gradient; the same weights on 1 to 8 "
         "ranks\n"
         "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step\n"
@@ -211,7 +221,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--partition", of.partition,
-                   "data, model:M or hybrid:M (M ranks share each dense layer; M is 1 or 2 in this program)")
+                   "data, model:M or hybrid:M (M ranks share each dense layer), or pipeline:S (S ranks have a part of the "
+                   "layers each); 1 or 2 in this program")
         ->capture_default_str();
     app.add_option("--compress", of.compress,
                    "gradients: none or one of --list-compressors, such as topk:0.01; with error feedback, which "
@@ -406,11 +417,13 @@ int main(int argc, char** argv) {
             require_shards(example::lenet(of.dropout), of.shards);
             if (of.is_compressed_otherwise) return example::run_lenet_compressed(world, of);
             if (of.has_worker_weights) return example::run_lenet_of_workers(world, of);
+            if (of.stages > 1) return example::run_lenet_in_two_stages(world, of);
             return of.shards == 1 ? example::run_lenet(world, of) : example::run_lenet_in_two_shards(world, of);
         }
         require_shards(example::mlp(of.dropout), of.shards);
         if (of.is_compressed_otherwise) return example::run_mlp_compressed(world, of);
         if (of.has_worker_weights) return example::run_mlp_of_workers(world, of);
+        if (of.stages > 1) return example::run_mlp_in_two_stages(world, of);
         return of.shards == 1 ? example::run_mlp(world, of) : example::run_mlp_in_two_shards(world, of);
     }, boost::mpi::threading::serialized);  // --progress thread
 }

@@ -54,10 +54,12 @@ inline auto mlp(double dropout) {
 int run_lenet(const boost::mpi::communicator&, const options&);
 int run_lenet_compressed(const boost::mpi::communicator&, const options&);
 int run_lenet_in_two_shards(const boost::mpi::communicator&, const options&);
+int run_lenet_in_two_stages(const boost::mpi::communicator&, const options&);
 int run_lenet_of_workers(const boost::mpi::communicator&, const options&);
 int run_mlp(const boost::mpi::communicator&, const options&);
 int run_mlp_compressed(const boost::mpi::communicator&, const options&);
 int run_mlp_in_two_shards(const boost::mpi::communicator&, const options&);
+int run_mlp_in_two_stages(const boost::mpi::communicator&, const options&);
 int run_mlp_of_workers(const boost::mpi::communicator&, const options&);
 
 }  // namespace example

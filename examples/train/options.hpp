@@ -60,7 +60,7 @@ struct options {
     std::string sync_arrivals;     // file
 
     // From `partition`.
-    std::size_t shards = 1;
+    std::size_t shards = 1, stages = 1;
     bool replicates = true;
     // From `compress`: in a file of their own are those that are neither none nor gathered.
     bool is_compressed_otherwise = false;

@@ -29,6 +29,7 @@
 #include "lockstep/partition/data.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/partition/pipeline.hpp"
 #include "lockstep/report/progress.hpp"
 #include "lockstep/sync/adaptive.hpp"
 #include "lockstep/sync/asynchronous.hpp"
@@ -182,8 +183,8 @@ int fit(const chosen_files& files, const Plan& plan) {
 }
 
 /// An infinite norm is no clipping, so one type serves both.
-template <std::size_t Shards, class Net, class Optimizer, class Compressor, class Sync, class Clip,
-          class Factors = ls::sync::no_factors>
+template <std::size_t Shards, std::size_t Stages = 1, class Net, class Optimizer, class Compressor, class Sync,
+          class Clip, class Factors = ls::sync::no_factors>
 int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, const Compressor& compressor,
          const Sync& sync, const Clip& clip, const Factors& factors = {}) {
     const auto& [world, of, train, test, unused] = files;
@@ -226,7 +227,9 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
     if (!of.replicates)
         (void)ls::partition::make_grid<ls::partition::model<Shards>>(static_cast<std::size_t>(world.rank()),
                                                                      static_cast<std::size_t>(world.size()), of.lanes);
-    if constexpr (Shards == 1) {
+    if constexpr (Stages > 1) {
+        return fit(files, plan_for(ls::partition::hybrid{ls::partition::data{}, ls::partition::pipeline<Stages>{}}));
+    } else if constexpr (Shards == 1) {
         return fit(files, plan_for(ls::partition::data{}));
     } else {
         return fit(files, plan_for(ls::partition::hybrid{ls::partition::data{}, ls::partition::model<Shards>{}}));
@@ -310,6 +313,15 @@ int run_of_workers(const boost::mpi::communicator& world, const options& of, con
         ls::sync::asynchronous server{.learners = of.learners, .bound = of.bound};
         if (!of.replay.empty()) server.replay = ls::sync::arrival_list::read(of.replay);
         return with<1>(files, net, momentum, whole, server, unclipped);
+    });
+}
+
+/// In a pipeline.
+template <std::size_t Stages, class Net>
+int run_in_stages(const boost::mpi::communicator& world, const options& of, const Net& net) {
+    return with_files(world, of, [&](const chosen_files& files, const chosen_compressor&) {
+        constexpr ls::sync::no_clipping unclipped;
+        return with<1, Stages>(files, net, momentum_of(of), ls::compress::none{}, ls::sync::every_step{}, unclipped);
     });
 }
 

@@ -90,6 +90,7 @@
 #include "lockstep/partition/data.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/partition/pipeline.hpp"
 #include "lockstep/report/early_stopping.hpp"
 #include "lockstep/report/logs.hpp"
 #include "lockstep/report/progress.hpp"

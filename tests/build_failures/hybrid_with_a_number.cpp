@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The number of shards as a value.
-// build error: lockstep: the second member of a hybrid partition is model<Shards>\{\}; write hybrid\{data\{\}, model<2>\{\}\}
+// build error: lockstep: the second member of a hybrid partition is model<Shards>\{\} or pipeline<Stages>\{\}; write hybrid\{data\{\}, model<2>\{\}\}
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

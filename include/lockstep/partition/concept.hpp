@@ -2,6 +2,7 @@
 #pragma once
 // The concept Partition: into how many shards and stages a network is cut. Replicas are what the ranks then leave.
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <string>
@@ -18,5 +19,16 @@ concept Partition = requires {
     { P::replicates } -> std::convertible_to<bool>;
     { P::name } -> std::convertible_to<std::string_view>;
 };
+
+/// Layers that the second stage of a pipeline and those after it begin with; all 0: to be chosen.
+template <Partition P>
+[[nodiscard]] constexpr std::array<std::size_t, P::stages - 1> first_layers_of(const P& of) noexcept {
+    if constexpr (requires { of.first_layers; })
+        return of.first_layers;
+    else if constexpr (requires { of.inner.first_layers; })
+        return of.inner.first_layers;
+    else
+        return {};
+}
 
 }  // namespace lockstep::partition

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Where a rank stands: rank = replica x shards + shard. And which lanes of the minibatch it works on.
+// Where a rank stands: rank = replica x ranks of a group + shard or stage. And which lanes of the minibatch it works
+// on.
 
 #include <algorithm>
 #include <bit>
@@ -18,7 +19,8 @@
 
 namespace lockstep::partition {
 
-/// What a rank, or a model group, holds of the workers: whole ones, or one of which it is part `index` of `count`.
+/// What a rank, or a group of ranks with one network, holds of the workers: whole ones, or one of which it is part
+/// `index` of `count`.
 struct worker_part {
     parallel::block workers;  ///< first and last + 1
     std::size_t index = 0;    ///< of the part, where several share one
@@ -34,13 +36,28 @@ struct grid {
         1;  ///< of the tree; with workers a power of two for each, of which the last ones may have no rows
     std::size_t workers = 0;       ///< owners of state of their own (residuals, say); 0: nothing has such state
     std::size_t recipe_lanes = 0;  ///< with workers: the lanes that rows are dealt to
+    std::size_t stages = 1;        ///< ranks of a pipeline
 
+    /// Ranks that have one network together: a model group, or a pipeline.
+    [[nodiscard]] constexpr std::size_t group_size() const noexcept { return shards * stages; }
     /// How many whole networks there are.
-    [[nodiscard]] constexpr std::size_t replicas() const noexcept { return ranks / shards; }
+    [[nodiscard]] constexpr std::size_t replicas() const noexcept { return ranks / group_size(); }
     /// Which of them this rank has a part of.
-    [[nodiscard]] constexpr std::size_t replica() const noexcept { return rank / shards; }
-    /// Which part it has.
+    [[nodiscard]] constexpr std::size_t replica() const noexcept { return rank / group_size(); }
+    /// Which part it has: of the layers that are cut,
     [[nodiscard]] constexpr std::size_t shard() const noexcept { return rank % shards; }
+    /// or of the list of layers.
+    [[nodiscard]] constexpr std::size_t stage() const noexcept { return rank % group_size() / shards; }
+    /// The replicas of this rank's stage, as ranks that train its layers by data parallelism: those of a group are one.
+    [[nodiscard]] constexpr grid of_stage() const noexcept {
+        grid out = *this;
+        if (stages > 1) {
+            out.rank = replica();
+            out.ranks = replicas();
+            out.stages = 1;
+        }
+        return out;
+    }
     /// Lanes of any rank: a run of the lanes of its group.
     [[nodiscard]] constexpr parallel::block lanes_of(std::size_t of) const noexcept {
         if (workers == 0) return parallel::split(lanes, ranks, of);
@@ -52,13 +69,13 @@ struct grid {
             parallel::split(parallel::split(recipe_lanes, workers, part.workers.first).size(), part.count, part.index);
         return {first + rows.first, first + (part.index + 1 == part.count ? each : rows.last)};
     }
-    /// Lanes of all ranks of a model group together.
+    /// Lanes of all ranks of a group together.
     [[nodiscard]] constexpr parallel::block lanes_of_replica(std::size_t of) const noexcept {
-        return {lanes_of(of * shards).first, lanes_of((of + 1) * shards - 1).last};
+        return {lanes_of(of * group_size()).first, lanes_of((of + 1) * group_size() - 1).last};
     }
     /// Lanes of this rank.
     [[nodiscard]] constexpr parallel::block own_lanes() const noexcept { return lanes_of(rank); }
-    /// Lanes of its model group.
+    /// Lanes of its group.
     [[nodiscard]] constexpr parallel::block group_lanes() const noexcept { return lanes_of_replica(replica()); }
 
     /// Lanes of the tree of one worker, a power of two; 0 without workers.
@@ -73,15 +90,16 @@ struct grid {
     /// Lanes that rows are dealt to.
     [[nodiscard]] constexpr std::size_t dealt_lanes() const noexcept { return workers == 0 ? lanes : recipe_lanes; }
 
-    /// The workers of a model group: a run of them, or with more groups than workers a part of one.
+    /// The workers of a group: a run of them, or with more groups than workers a part of one.
     [[nodiscard]] constexpr worker_part part_of_replica(std::size_t of) const noexcept {
         return deal(replicas(), {0, workers}, of);
     }
     /// The workers of a rank. No rank holds parts of two.
     [[nodiscard]] constexpr worker_part part_of(std::size_t of) const noexcept {
-        const worker_part group = part_of_replica(of / shards);
-        if (group.count > 1) return {group.workers, group.index * shards + of % shards, group.count * shards};
-        return deal(shards, group.workers, of % shards);
+        const std::size_t size = group_size();
+        const worker_part group = part_of_replica(of / size);
+        if (group.count > 1) return {group.workers, group.index * size + of % size, group.count * size};
+        return deal(size, group.workers, of % size);
     }
     /// The sums that a holder of these lanes keeps apart.
     [[nodiscard]] std::vector<tensor::subtree> nodes_of(parallel::block run) const {
@@ -129,17 +147,18 @@ template <Partition P>
                                         std::size_t workers = 0) {
     constexpr std::size_t cell = P::shards * P::stages;
     if (ranks % cell != 0 || (!P::replicates && ranks != cell))
-        core::fail(core::text(ranks, ranks == 1 ? " rank does" : " ranks do", " not fill a ", P::name,
-                              " partition with ", P::shards, " shards"),
-                   P::replicates ? core::text("start a multiple of ", cell, " ranks")
-                                 : core::text("start ", cell, cell == 1 ? " rank" : " ranks",
-                                              ", or use a hybrid partition to have several groups"));
+        core::fail(
+            core::text(ranks, ranks == 1 ? " rank does" : " ranks do", " not fill a ", P::name, " partition with ",
+                       P::stages > 1 ? P::stages : P::shards, P::stages > 1 ? " stages" : " shards"),
+            P::replicates ? core::text("start a multiple of ", cell, " ranks")
+                          : core::text("start ", cell, cell == 1 ? " rank" : " ranks",
+                                       ", or use a hybrid partition to have several groups"));
     if (lanes < ranks)
         core::fail(core::text(ranks, " ranks share ", lanes, lanes == 1 ? " lane" : " lanes",
                               ", so some would have nothing to do"),
                    core::text("set lanes to at least ", ranks,
                               " (lanes are part of the recipe: another number gives other bits)"));
-    grid out{.rank = rank, .ranks = ranks, .shards = P::shards, .lanes = lanes};
+    grid out{.rank = rank, .ranks = ranks, .shards = P::shards, .lanes = lanes, .stages = P::stages};
     if (workers > 0) deal_workers(out, workers);
     return out;
 }

@@ -66,7 +66,8 @@ public:
         if constexpr (method::has_workers) require_series(tensor_count<network>(), from.grid);
         const std::size_t before = from.arena.bytes();
         const auto by_factors = Types::factors::template choose<Types>(from, groups);
-        const auto ranges = make_buckets<network>(from.plan.compressor, from.least_bucket, by_factors);
+        const auto ranges = make_buckets<network>(from.plan.compressor, from.least_bucket, by_factors,
+                                                  {from.layers.first, std::min(from.layers.last, network::size)});
         for (const auto& range : ranges) add(from, range, ranges, groups);
         for (std::size_t bucket = 0; bucket < size(); ++bucket) needed_.push_back(bucket);
         core::sort(needed_, [&](std::size_t a, std::size_t b) {

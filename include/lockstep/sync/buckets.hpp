@@ -53,15 +53,16 @@ template <class T, class Plan>
 [[nodiscard, gnu::cold]] std::string name_of(const bucket_range& range);
 
 /// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters.
-/// Depends on the network and on `by_factors` alone: a layer of these (no value, or one for each layer) is a bucket of
-/// its own.
+/// Depends on the network, on `by_factors` (a layer of these, no value or one for each layer, is a bucket of its own)
+/// and on `layers` alone: those that are trained here.
 template <class Network>
 [[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets(std::size_t least,
-                                                                std::span<const bool> by_factors = {}) {
+                                                                std::span<const bool> by_factors = {},
+                                                                parallel::block layers = {0, Network::size}) {
     std::vector<bucket_range> out;
     for (const auto segment : {model::segment::sharded, model::segment::replicated}) {
         bool open = false;
-        for (std::size_t layer = Network::size; layer-- > 0;) {
+        for (std::size_t layer = layers.last; layer-- > layers.first;) {
             const auto& fact = Network::facts[layer];
             if (fact.segment != segment || fact.parameters_here == 0) continue;
             const bool alone = !by_factors.empty() && by_factors[layer];
@@ -81,11 +82,12 @@ template <class Network>
 template <class Network, class Compressor>
 [[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets([[maybe_unused]] const Compressor& of,
                                                                 [[maybe_unused]] std::size_t least,
-                                                                std::span<const bool> by_factors = {}) {
+                                                                std::span<const bool> by_factors = {},
+                                                                parallel::block layers = {0, Network::size}) {
     if constexpr (compress::adapts<Compressor>)
-        return make_buckets<Network>(of.least_numbers);
+        return make_buckets<Network>(of.least_numbers, {}, layers);
     else
-        return make_buckets<Network>(least, by_factors);
+        return make_buckets<Network>(least, by_factors, layers);
 }
 
 /// What a compressor sees of a bucket: tensors of more than `segment` numbers in segments, counted from their start; 0:

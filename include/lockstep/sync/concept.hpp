@@ -89,7 +89,7 @@ template <class Plan>
 struct setup {
     const Plan& plan;             ///< with defaults filled in
     const partition::grid& grid;  ///< which shard, lanes and workers this rank has
-    const comm::group& all;       ///< the ranks of the trainer
+    const comm::group& all;       ///< the ranks of the trainer; of a pipeline, those of this rank's stage
     const comm::group& replicas;  ///< the ranks with the same shard
     const comm::group& sharing;   ///< the ranks that share a worker with this one, where gradients have workers
     std::size_t least_bucket;     ///< parameters
@@ -102,6 +102,7 @@ struct setup {
     std::size_t rows = 0;                         ///< the most of a rank
     std::span<const std::size_t> lane_lengths{};  ///< rows of each lane in the step that runs
     bool sums_wait = false;                       ///< sums outlive their step
+    parallel::block layers{0, static_cast<std::size_t>(-1)};  ///< of the network: those that this rank trains
 
     /// The same for a strategy whose sums outlive their step.
     [[nodiscard]] setup with_sums_that_wait() const {

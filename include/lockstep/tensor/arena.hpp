@@ -4,6 +4,7 @@
 // see lies in theirs.
 
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -36,6 +37,9 @@ struct release {
     std::size_t alignment = simd::alignment;
     void operator()(std::byte* memory) const noexcept { ::operator delete[](memory, std::align_val_t{alignment}); }
 };
+struct release_untouched {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+};
 }  // namespace detail
 
 /// First `reserve` everything, then `allocate` once, then ask for spans. Arrays start on cache lines and are zero. With
@@ -59,6 +63,10 @@ public:
 
     /// Memory that the caller owns, on a cache line and zero, for what reserve_shared() reserves.
     void share(std::span<std::byte> memory) noexcept { shared_ = memory; }
+
+    /// The same with memory of its own, of which pages that nothing is written to take none: for arrays of which a part
+    /// is used.
+    void share_untouched(std::size_t bytes, std::string_view what, std::string_view remedy);
 
     /// An offset in the memory that was given to share(): processes that reserve the same in the same order find it at
     /// the same offset. Without such memory the same as reserve(). Throws core::error where there is no room.
@@ -105,6 +113,7 @@ private:
     std::size_t bytes_ = 0;
     std::size_t shared_bytes_ = 0;
     std::unique_ptr<std::byte[], detail::release> memory_;
+    std::unique_ptr<void, detail::release_untouched> untouched_;
     std::span<std::byte> shared_;
     [[no_unique_address]] fences fences_;
 };
@@ -116,6 +125,16 @@ LOCKSTEP_FUNCTION void arena::take_shared(std::size_t bytes) {
     if (shared_bytes_ > shared_.size())
         core::fail(core::text("shared memory of ", shared_.size(), " bytes is to hold ", shared_bytes_),
                    "make the window larger");
+}
+
+LOCKSTEP_FUNCTION void arena::share_untouched(std::size_t bytes, std::string_view what, std::string_view remedy) {
+    std::size_t room = core::checked_sum("bytes of an arena", footprint(bytes), simd::alignment);
+    void* memory = core::with_memory(what, room, remedy, [&] {
+        untouched_.reset(std::calloc(room, 1));
+        if (untouched_ == nullptr) throw std::bad_alloc{};
+        return untouched_.get();
+    });
+    share({static_cast<std::byte*>(std::align(simd::alignment, footprint(bytes), memory, room)), footprint(bytes)});
 }
 
 LOCKSTEP_FUNCTION void arena::allocate(std::string_view what, std::string_view remedy) {

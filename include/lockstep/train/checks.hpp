@@ -184,8 +184,8 @@ template <bool Sound, class Net, class Partition, class Compressor, class Sync, 
                       "lockstep: factors are sent in place of gradients, and a compressor takes gradients; leave "
                       ".factors or .compressor out");
         static_assert(partition_fits,
-                      "lockstep: factors are not defined for dense layers that a model partition has cut; leave "
-                      ".factors or .partition out");
+                      "lockstep: factors are not defined for networks that a partition has cut; leave .factors or "
+                      ".partition out");
         static_assert(
             sync_fits,
             "lockstep: this strategy does not say takes_factors = true, so its steps are not defined with factors; "
@@ -271,11 +271,11 @@ template <class Plan>
         static_assert(is_sampler<decltype(of.sampler)>,
                       "lockstep: a sampler has order(n, epoch, seed, out), which fills out with sample numbers");
         static_assert(is_partition<decltype(of.partition)>,
-                      "lockstep: a partition is data{}, model<Shards>{} or hybrid{data{}, model<Shards>{}}");
-        static_assert(
-            has_one_stage<decltype(of.partition)>,
-            "lockstep: a partition has one stage: a trainer has no pipeline; cut the layers with model<Shards>{} or "
-            "hybrid{data{}, model<Shards>{}}");
+                      "lockstep: a partition is data{}, model<Shards>{}, pipeline<Stages>{} or a hybrid{data{}, ..} of "
+                      "these");
+        static_assert(cuts_once<decltype(of.partition)>,
+                      "lockstep: a partition has shards or stages: a trainer has no pipeline of model groups; use "
+                      "model<Shards>{} or pipeline<Stages>{}");
         static_assert(
             is_compressor<decltype(of.compressor), T>,
             "lockstep: a compressor has slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and "
@@ -293,8 +293,14 @@ template <class Plan>
             or_else<layers>(of.model, model::sequential{typename decltype(of.model)::input{}, layers::flatten{}});
         const auto loss =
             sound_loss<typename model::network<decltype(net), 1>::output, T>(or_else<layers>(of.loss, no_loss{}));
-        constexpr bool partitions = is_partition<decltype(of.partition)> && has_one_stage<decltype(of.partition)>;
-        const auto part = or_else<partitions>(of.partition, partition::data{});
+        constexpr bool partitions = is_partition<decltype(of.partition)> && cuts_once<decltype(of.partition)>;
+        const auto cut = or_else<partitions>(of.partition, partition::data{});
+        constexpr bool staged = has_layers_for<decltype(net), decltype(cut)::stages>;
+        static_assert(
+            staged,
+            "lockstep: the network cannot be cut into so many stages: a stage begins where one value alone is "
+            "read from there on; use fewer stages");
+        const auto part = or_else<staged>(cut, partition::data{});
         constexpr bool shards = sound_shards<decltype(net), decltype(part)::shards>;
         using compressor_type = std::remove_const_t<decltype(of.compressor)>;
         constexpr bool adapts = adaptive_takes_plan<compressor_type, std::remove_const_t<decltype(of.sync)>,
@@ -353,6 +359,13 @@ template <class Plan>
                       "lockstep: this strategy measures no norms, which plan::clip and optimizers such as lars need "
                       "before the first "
                       "update of a step: take sync::every_step{}, or leave them out");
+        constexpr bool sees_norms =
+            partition_takes_norms<std::remove_const_t<decltype(part)>, std::remove_const_t<decltype(optimizer)>,
+                                  std::remove_const_t<decltype(clip)>>;
+        static_assert(
+            sees_norms,
+            "lockstep: norms are not defined for the stages of a pipeline, and plan::clip and optimizers such "
+            "as lars need them: leave them out, or use partition::data{}");
         constexpr bool whole = holds_whole_networks<decltype(of.sync), std::remove_const_t<decltype(part)>>;
         static_assert(
             whole,
@@ -372,7 +385,7 @@ template <class Plan>
             .loss = loss,
             .optimizer = optimizer,
             .schedule = or_else<is_schedule<decltype(of.schedule)>>(of.schedule, optim::constant{}),
-            .partition = or_else<shards>(part, partition::data{}),
+            .partition = or_else < shards && sees_norms > (part, partition::data{}),
             .compressor = compressor,
             .initialise = or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),

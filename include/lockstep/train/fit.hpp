@@ -282,7 +282,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
             core.plan.sampler.order(n, epoch, core.plan.seed, core.order);
             if constexpr (compares_orders) order_hash = hash_of_order(core.order, epoch);
         }
-        const auto own = deal::own_rows(std::min(core.plan.batch, n - position), core.grid, engine<Plan>::least_rows);
+        const auto own = core.rows_to_read(std::min(core.plan.batch, n - position));
         const std::span<const std::uint64_t> rows = std::span{core.order}.subspan(position + own.first, own.size());
         return core.samples.template read<Dataset>(set, rows, {core.plan.seed, epoch}, ahead);
     };

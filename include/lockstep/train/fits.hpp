@@ -24,6 +24,7 @@
 #include "lockstep/model/binding.hpp"
 #include "lockstep/model/initialise.hpp"
 #include "lockstep/model/network.hpp"
+#include "lockstep/model/stages.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/partition/concept.hpp"
@@ -82,11 +83,14 @@ template <class Sampler>
 inline constexpr bool is_sampler = data::Sampler<Sampler>;
 template <class Partition>
 inline constexpr bool is_partition = partition::Partition<Partition>;
-/// A trainer has no pipeline: ranks of further stages would train as replicas in silence.
+/// A pipeline cuts the list of layers alone.
 template <class Partition>
-inline constexpr bool has_one_stage = true;
+inline constexpr bool cuts_once = true;
 template <partition::Partition Partition>
-inline constexpr bool has_one_stage<Partition> = Partition::stages == 1;
+inline constexpr bool cuts_once<Partition> = Partition::stages == 1 || Partition::shards == 1;
+/// Each stage has a layer to begin with.
+template <class Net, std::size_t Stages>
+inline constexpr bool has_layers_for = Stages == 1 || Stages <= model::most_stages<Net>;
 template <class Compressor, class T>
 inline constexpr bool is_compressor = compress::Compressor<Compressor, T> || compress::Reduction<Compressor, T>;
 /// Of compress::adaptive the strategy is there as well, from sync/adaptive.hpp.
@@ -97,8 +101,8 @@ inline constexpr bool is_compressor<Compressor, T> = requires { typename reduce:
 template <class Compressor, class Sync, class Partition, class Optimizer, class Clip, class T>
 inline constexpr bool adaptive_takes_plan =
     !compress::adapts<Compressor> ||
-    (sync::takes_adaptive<Sync> && Partition::shards == 1 && !optim::needs_norms<Optimizer> && !sync::clips<Clip> &&
-     !optim::Proposes<Optimizer, T>);
+    (sync::takes_adaptive<Sync> && Partition::shards * Partition::stages == 1 && !optim::needs_norms<Optimizer> &&
+     !sync::clips<Clip> && !optim::Proposes<Optimizer, T>);
 /// What a choice makes for these types is a strategy.
 template <class Sync, class Types>
 inline constexpr bool is_sync = false;
@@ -153,7 +157,12 @@ template <class Optimizer, class Clip, class T>
 inline constexpr bool norms_take_clip = !(optim::HasNormRule<Optimizer, T> && sync::clips<Clip>);
 /// Workers with weights of their own are made of whole networks,
 template <class Sync, class Partition>
-inline constexpr bool holds_whole_networks = !sync::has_worker_weights<Sync> || Partition::shards == 1;
+inline constexpr bool holds_whole_networks =
+    !sync::has_worker_weights<Sync> || Partition::shards * Partition::stages == 1;
+/// Norms are those of the tensors of all ranks, and a stage has its own.
+template <class Partition, class Optimizer, class Clip>
+inline constexpr bool partition_takes_norms =
+    Partition::stages == 1 || !(optim::needs_norms<Optimizer> || sync::clips<Clip>);
 /// change all of their weights, for the mean of equal numbers may differ from them in the last bit,
 template <class Sync, class Optimizer>
 inline constexpr bool averages_all_tensors = !sync::has_worker_weights<Sync> || !optim::has_frozen_tensors<Optimizer>;
@@ -180,7 +189,7 @@ inline constexpr bool is_factors = requires(const Factors& factors) {
 template <class Compressor, bool AreUsed>
 inline constexpr bool factors_take_compressor = !AreUsed || std::is_same_v<Compressor, compress::none>;
 template <class Partition, bool AreUsed>
-inline constexpr bool factors_take_partition = !AreUsed || Partition::shards == 1;
+inline constexpr bool factors_take_partition = !AreUsed || Partition::shards * Partition::stages == 1;
 template <class Sync, bool AreUsed>
 inline constexpr bool factors_take_sync = !AreUsed || sync::takes_factors<Sync>;
 template <class Optimizer, class Clip, bool AreUsed>

@@ -79,7 +79,10 @@ template <class Plan>
     add("compressor", describe(of.compressor));
     add("sync", describe(of.sync));
     add("clip", describe(of.clip));
-    add("partition", core::text(std::string_view{of.partition.name}, " in ", of.partition.shards, " shards"));
+    // The bits of a pipeline are those of data parallelism.
+    add("partition",
+        core::text(of.partition.stages > 1 ? std::string_view{"data"} : std::string_view{of.partition.name}, " in ",
+                   of.partition.shards, " shards"));
     add("sampler", describe(of.sampler));
     add("initialisation", describe(of.initialise));
     add("precision", core::text(8 * sizeof(typename decltype(of.precision)::type), " bits"));
@@ -95,6 +98,7 @@ template <class Plan>
     out.push_back({"transport", std::string{reduce::name_of(of.transport)}});
     out.push_back({"all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce});
     out.push_back({"factors", describe(of.factors)});
+    if (of.partition.stages > 1) out.push_back({"stages", describe(of.partition)});
     if constexpr (compress::adds_streams<decltype(of.compressor)>)
         out.push_back({"sum of streams", std::string{name_of(stream_settings_of(of.compressor).algorithm)}});
     if constexpr (compress::adapts<decltype(of.compressor)>)

@@ -61,7 +61,6 @@ template <class Plan>
 class run_facts {
     using core_type = engine<Plan>;
     using T = typename core_type::T;
-    static constexpr std::size_t shards = core_type::shards;
 
 public:
     /// Whether all ranks have to look at the weights together: weights_hash(), all_weights().
@@ -81,17 +80,19 @@ public:
     /// All ranks of the trainer, in a communicator of its own.
     [[nodiscard]] const comm::group& ranks() const { return core_->ranks; }
     /// Bytes of the arena on this rank: all that a step needs.
-    [[nodiscard]] std::size_t memory_bytes() const { return core_->arena.bytes(); }
+    [[nodiscard]] std::size_t memory_bytes() const {
+        return core_->arena.bytes() - (core_->weight_slice.count - core_->trained_weights().size()) * sizeof(T);
+    }
     /// What they are for.
     [[nodiscard]] report::memory_by_kind memory() const {
         report::memory_by_kind out{
-            .weights = (core_->weight_slice.count + core_->observed.running().size()) * sizeof(T),
+            .weights = (core_->trained_weights().size() + core_->observed.running().size()) * sizeof(T),
             .gradients = core_->strategy.gradient_numbers() * sizeof(T),
             .optimizer = core_->strategy.slot_numbers() * sizeof(T),
             .activations = core_->run.memory().bytes,
             .scratch = core_->run.memory().largest_scratch(),
             .messages = core_->strategy.message_bytes()};
-        out.data = core_->arena.bytes() - out.sum();
+        out.data = memory_bytes() - out.sum();
         return out;
     }
     /// How gradients and weights go from rank to rank, and why so.
@@ -115,6 +116,13 @@ public:
         if constexpr (requires { core_->strategy.synchronous_steps(); }) return core_->strategy.synchronous_steps();
         return 0;
     }
+    /// Which stage of a pipeline has the layer; 0 without stages.
+    [[nodiscard]] std::size_t stage_of([[maybe_unused]] std::size_t layer) const {
+        if constexpr (core_type::has_stages)
+            for (std::size_t stage = 0; stage < core_->run.layers().size(); ++stage)
+                if (layer < core_->run.layers()[stage].last) return stage;
+        return 0;
+    }
     /// Whether the layer sends its rows of x and dy in place of its gradient: see plan::factors.
     [[nodiscard]] bool sends_factors(std::size_t layer) const {
         if constexpr (core_type::types::factors::are_used) return core_->strategy.sends_factors(layer);
@@ -131,12 +139,12 @@ public:
     {
         return core_->strategy.decisions();
     }
-    /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is
-    /// collective.
+    /// What this rank sends between layers for a full minibatch: 0 without a partition that cuts the network, in which
+    /// it is collective.
     [[nodiscard]] std::size_t redistribution_bytes() {
-        if constexpr (shards > 1) {
-            deal full{core_->grid};
-            full.whole(core_->plan.batch);
+        if constexpr (core_type::cuts_network) {
+            deal full{core_->stage};
+            full.whole(core_->plan.batch, core_type::least_rows);
             return core_->run.bytes_for(full);
         }
         return 0;

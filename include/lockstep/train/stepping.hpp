@@ -37,7 +37,8 @@ public:
             core.rows.brought(core.counts.gather(rows.count));
             require_rows(core);
             core.strategy.begin(core.totals.steps);
-            auto event = core.run_step(rows.x, rows.y);
+            const auto [x_here, y_here] = core.of_group(rows.x, rows.y);
+            auto event = core.run_step(x_here, y_here);
             core.strategy.complete();
             core.ranks.aborts().passed();
             event.spent = core.spent_since();
@@ -69,10 +70,11 @@ public:
             core.rows.brought(counts);
             require_rows(core);
             report::steps_made out;
+            const auto [x_here, y_here] = core.of_group(rows.x, rows.y);
             for (bool goes_on = !core.counts.first_declines(); goes_on; ++out.steps) {
                 core.strategy.begin(core.totals.steps);
                 core.limit.step_begins(clock::now());
-                const auto event = core.run_step(rows.x, rows.y);
+                const auto event = core.run_step(x_here, y_here);
                 core.limit.step_ends(clock::now());
                 out.loss = event.loss;
                 out.stop_signal = event.stop_signal;

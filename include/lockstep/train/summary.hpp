@@ -29,6 +29,7 @@ struct layer_row {
     std::size_t parameters = 0;  ///< of the whole layer
     double flops = 0;            ///< forward, one sample
     bool sharded = false;        ///< cut by a model partition
+    std::size_t stage = 0;       ///< of a pipeline
     bool runs_again = false;     ///< forward, in backward
     std::string remark;          ///< what the layer wants to add: `remark()`
 };
@@ -42,7 +43,7 @@ template <class Network, class Net>
         std::string remark;
         if constexpr (layer_api::has_remark<typename here::type>) remark = here::make(net).remark();
         out.push_back({fact.name, tensor::to_text<typename here::whole::output>(), fact.parameters, fact.flops,
-                       here::is_sharded, fact.runs_again, std::move(remark)});
+                       here::is_sharded, 0, fact.runs_again, std::move(remark)});
     });
     return out;
 }
@@ -79,7 +80,7 @@ struct summary_facts {
 
 }  // namespace detail
 
-/// What a trainer is about to do. Collective in a model partition.
+/// What a trainer is about to do. Collective where a partition cuts the network.
 template <class Trainer>
 [[nodiscard, gnu::cold]] std::string summary(Trainer& of) {
     using network = typename Trainer::network;
@@ -122,7 +123,10 @@ template <class Trainer>
         if (plan.clip.is_active()) out.clip = describe(plan.clip);
     if (std::string_view{plan.sync.name} != "every_step") out.sync = describe(plan.sync);
     if constexpr (decltype(plan.factors)::are_used) out.factors = plan.factors.settings();
-    for (std::size_t layer = 0; layer < network::size; ++layer) out.sends_factors.push_back(of.sends_factors(layer));
+    for (std::size_t layer = 0; layer < network::size; ++layer) {
+        out.sends_factors.push_back(of.sends_factors(layer));
+        out.layers[layer].stage = of.stage_of(layer);
+    }
     return detail::text_of(out);
 }
 
@@ -159,7 +163,8 @@ LOCKSTEP_FUNCTION std::string detail::text_of(const summary_facts& of) {
     if (of.vector_width < 8) out += "  (narrow: compile with -march=native or link lockstep::native)";
     if (!of.is_optimised) out += "  (not optimised: configure with -DCMAKE_BUILD_TYPE=Release, or compile with -O3)";
     out += core::text("\ngrid          ", count(grid.ranks, "rank"), " = ", count(grid.replicas(), "replica"), " x ",
-                      count(grid.shards, "shard"), " (", of.partition, "), ", count(of.threads, "thread"), " each\n");
+                      grid.stages > 1 ? count(grid.stages, "stage") : count(grid.shards, "shard"), " (", of.partition,
+                      "), ", count(of.threads, "thread"), " each\n");
     out += core::text("minibatch     ", of.batch, " samples in ", count(of.lanes, "lane"), ", seed ", of.seed, "\n");
     out += core::text("optimizer     ", of.optimizer, ", rate ", of.schedule, "\n");
     out += core::text("compressor    ", of.compressor, "\n");
@@ -186,13 +191,13 @@ LOCKSTEP_FUNCTION std::string detail::text_of(const summary_facts& of) {
     for (const auto& row : of.layers) longest = std::max(longest, row.name.size());
     for (std::size_t number = 0; number < of.layers.size(); ++number) {
         const layer_row& row = of.layers[number];
-        out +=
-            core::text("  ", right(core::text(number), 3), "  ", left(std::string{row.name}, longest + 2),
-                       left(row.output, 12), right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
-                       row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11),
-                       " MFLOP", row.sharded ? core::text("  1/", grid.shards, " on each rank") : "",
-                       row.remark.empty() ? "" : "  ", row.remark, row.runs_again ? "  runs again in backward" : "",
-                       of.sends_factors[number] ? "  sends factors" : "", "\n");
+        out += core::text(
+            "  ", right(core::text(number), 3), "  ", left(std::string{row.name}, longest + 2), left(row.output, 12),
+            right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
+            row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11), " MFLOP",
+            row.sharded ? core::text("  1/", grid.shards, " on each rank") : "",
+            grid.stages > 1 ? core::text("  stage ", row.stage) : "", row.remark.empty() ? "" : "  ", row.remark,
+            row.runs_again ? "  runs again in backward" : "", of.sends_factors[number] ? "  sends factors" : "", "\n");
     }
     out += core::text("  in all ", right(core::grouped(of.parameters), longest + 25), " parameters",
                       right(core::fixed(of.forward_flops / 1e6, 3), 11), " MFLOP forward, ",

@@ -109,6 +109,7 @@ public:
                                const std::source_location& where = std::source_location::current()) const {
         static_assert(tensor::has_views<const T>,
                       "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
+        require_layer(*core_, layer);
         const auto found = find_numbers<network>(layer, name, view("weights", where), core_->observed.running());
         if constexpr (tensor::has_views<const T>)
             return tensor::views<const T>::of(std::span<const T>{found.numbers}, found.extents);
@@ -132,7 +133,7 @@ public:
                 core_->losses.pending(), [&] { core_->losses.start(); }, [&] { return core_->losses.progress(); },
                 [] {});
             core_->change.begin();
-            cut_weights<network>(all, core_->weights(), core_->grid);
+            cut_weights<network>(all, core_->weights(), core_->grid, core_->own_layers());
             core_->tell_loaded();
             std::ranges::copy(statistics, core_->observed.running().begin());
             core_->change.loaded();
@@ -159,7 +160,7 @@ public:
     /// it. For observers such as early_stopping. Collective.
     void remember_best(std::uint64_t epoch, double loss, bool weights = true,
                        const std::source_location& where = std::source_location::current()) {
-        core_->on_all_ranks("remember_best", where, [&] { core_->remember_best(epoch, loss, weights); });
+        core_->on_all_ranks("remember_best", where, [&] { train::remember_best(*core_, epoch, loss, weights); });
     }
     /// Its number, from 1; 0: none was remembered.
     [[nodiscard]] std::uint64_t best_epoch() const { return core_->best.epoch; }
@@ -172,14 +173,22 @@ public:
         const auto kept = core_->on_all_ranks("load_best", where, [&] {
             if (core_->best.weights.empty())
                 core::fail("no weights of a best epoch are kept", "let remember_best() keep them first");
-            return std::pair{gathered(core_->best.weights), std::vector<T>{core_->best.statistics}};
+            auto statistics = core_->best.statistics;
+            join_statistics(*core_, std::span{statistics});
+            return std::pair{gathered(core_->best.weights), std::move(statistics)};
         });
         load_weights(kept.first, kept.second, where);
     }
 
     /// The running statistics of all layers, one after the other: the same on every rank. None for a network without
-    /// such layers. A view of the trainer's memory: the next step changes it.
-    [[nodiscard]] std::span<const T> running_statistics() const { return core_->observed.running(); }
+    /// such layers. A view of the trainer's memory: the next step changes it. Collective in a pipeline, else local.
+    [[nodiscard]] std::span<const T> running_statistics(
+        const std::source_location& where = std::source_location::current()) const {
+        if constexpr (core_type::has_stages)
+            core_->on_all_ranks("running_statistics", where,
+                                [&] { join_statistics(*core_, core_->observed.running()); });
+        return core_->observed.running();
+    }
 
     /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks (but
     /// see plan::sums). Collective as all_weights() is.
@@ -251,9 +260,7 @@ private:
     }
 
     /// The weights of the whole network, of those of this rank. Collective in a model partition.
-    [[nodiscard]] std::vector<T> gathered(std::span<const T> own) const {
-        return gather_weights<network>(own, core_->grid, core_->group);
-    }
+    [[nodiscard]] std::vector<T> gathered(std::span<const T> own) const { return gather_whole(*core_, own); }
     [[nodiscard]] auto weights_now() const {
         return [this] { return gathered(whole_weights()); };
     }
@@ -271,10 +278,13 @@ private:
                 .rows = core_->rows,
                 .counts = core_->counts,
                 .sums = core_->losses,
+                .lines = core_->lines,
                 .team = core_->team};
     }
     [[nodiscard]] std::uint64_t with_statistics(std::uint64_t hash) const noexcept {
-        return network::statistics == 0 ? hash : core::hash(std::as_bytes(running_statistics()), hash);
+        return network::statistics == 0
+                   ? hash
+                   : core::hash(std::as_bytes(std::span<const T>{core_->observed.running()}), hash);
     }
     /// Weights are complete wherever somebody looks at them.
     [[nodiscard]] std::span<T> whole_weights() const { return core_->whole_weights(); }

@@ -18,7 +18,9 @@ namespace lockstep::train {
 /// Which rows of the minibatch are whose. All ranks hold the same deal. Allocates on construction only.
 class deal {
 public:
-    [[gnu::cold]] explicit deal(const partition::grid& on);
+    [[gnu::cold]] explicit deal(const partition::grid& on) : deal{on, on.own_lanes()} {}
+    /// The same for who has only these lanes.
+    [[gnu::cold]] deal(const partition::grid& on, parallel::block own);
 
     /// A minibatch of `rows` samples, cut by tensor::lane_begin(): lane l has the rows parallel::split(rows, lanes, l),
     /// but where that leaves a lane fewer than `least`, fewer lanes have more.
@@ -36,11 +38,11 @@ public:
 
     [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
     [[nodiscard]] const tensor::lane_set& own() const noexcept { return own_; }      ///< lanes of this rank
-    [[nodiscard]] const tensor::lane_set& group() const noexcept { return group_; }  ///< lanes of its model group
+    [[nodiscard]] const tensor::lane_set& group() const noexcept { return group_; }  ///< lanes of its group
     [[nodiscard]] std::span<const std::size_t> lengths() const noexcept {
         return lengths_;
     }  ///< rows of each lane, of all ranks
-    /// Rows of each rank of the model group, counted from the group's first.
+    /// Rows of each rank of the group, counted from the group's first.
     [[nodiscard]] const partition::row_blocks& members() const noexcept { return members_; }
 
     /// The rows of a minibatch of `rows` that whole() deals this rank.
@@ -52,6 +54,9 @@ public:
     /// The most rows that a rank has of a batch of `rows`, or of fewer.
     [[nodiscard, gnu::cold]] static std::size_t capacity(std::size_t rows, const partition::grid& on,
                                                          std::size_t least = 1);
+    /// The most that a lane has, also of rows that ranks bring: so many each at the most.
+    [[nodiscard, gnu::cold]] static std::size_t lane_capacity(std::size_t rows, const partition::grid& on,
+                                                              std::size_t least = 1);
 
 private:
     /// Rows of a run of lanes of a minibatch of `rows`.
@@ -66,8 +71,8 @@ private:
         own_.assign(lengths_);
         group_.assign(lengths_);
         std::size_t at = 0;
-        for (std::size_t member = 0; member < grid_.shards; ++member) {
-            const auto lanes = grid_.lanes_of(grid_.replica() * grid_.shards + member);
+        for (std::size_t member = 0; member < members_.size(); ++member) {
+            const auto lanes = grid_.lanes_of(grid_.replica() * members_.size() + member);
             const std::size_t first = at;
             for (std::size_t lane = lanes.first; lane < lanes.last; ++lane) at += lengths_[lane];
             members_[member] = {first, at};
@@ -84,12 +89,12 @@ private:
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION deal::deal(const partition::grid& on)
+LOCKSTEP_FUNCTION deal::deal(const partition::grid& on, parallel::block own)
     : grid_{on},
       lengths_(on.lanes),
-      own_{on.lanes, on.own_lanes(), on.worker_lanes()},
+      own_{on.lanes, own, on.worker_lanes()},
       group_{on.lanes, on.group_lanes(), on.worker_lanes()},
-      members_(on.shards) {}
+      members_(on.group_size()) {}
 
 LOCKSTEP_FUNCTION void deal::whole(std::size_t rows, std::size_t least) {
     for (std::size_t lane = 0; lane < lengths_.size(); ++lane)
@@ -116,6 +121,17 @@ LOCKSTEP_FUNCTION std::size_t deal::capacity(std::size_t rows, const partition::
     // A rank whose lanes all have rows may have more of fewer: of those that fill so many lanes, the most count.
     for (std::size_t filled = 1; filled < on.dealt_lanes() && least > 1 && filled < rows / least; ++filled)
         count((filled + 1) * least - 1);
+    return most;
+}
+
+LOCKSTEP_FUNCTION std::size_t deal::lane_capacity(std::size_t rows, const partition::grid& on, std::size_t least) {
+    const std::size_t lanes = on.dealt_lanes(), brought = capacity(rows, on, least);
+    std::size_t most = capacity(rows, {.ranks = lanes, .lanes = lanes}, least);
+    for (std::size_t rank = 0; rank < on.ranks; ++rank) {
+        const auto run = on.lanes_of(rank);
+        const std::size_t own = on.recipe_lane(run.last) - on.recipe_lane(run.first);
+        if (own > 0) most = std::max(most, (brought + own - 1) / own);
+    }
     return most;
 }
 

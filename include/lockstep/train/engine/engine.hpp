@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/buffer.hpp"
+#include "lockstep/comm/executor.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/stop_request.hpp"
 #include "lockstep/report/begun_files.hpp"
@@ -26,13 +28,18 @@
 #include "lockstep/train/algorithms.hpp"
 #include "lockstep/train/checks.hpp"
 #include "lockstep/train/engine/agreement.hpp"
+#include "lockstep/train/engine/best_epoch.hpp"
 #include "lockstep/train/engine/inference.hpp"
 #include "lockstep/train/engine/inputs.hpp"
 #include "lockstep/train/engine/lane_rows.hpp"
 #include "lockstep/train/engine/make_memory.hpp"
 #include "lockstep/train/engine/network_run.hpp"
+#include "lockstep/train/engine/pipeline_lines.hpp"
+#include "lockstep/train/engine/pipeline_run.hpp"
 #include "lockstep/train/engine/refusals.hpp"
+#include "lockstep/train/engine/stages.hpp"
 #include "lockstep/train/engine/statistics.hpp"
+#include "lockstep/train/engine/step_clock.hpp"
 #include "lockstep/train/engine/time_limit.hpp"
 #include "lockstep/train/engine/walks.hpp"
 #include "lockstep/train/engine/weights.hpp"
@@ -46,16 +53,6 @@ struct checkpoints {
     static constexpr bool are_included = false;
 };
 
-/// What a run has of the epoch with the least loss on a validation set. Weights are the part of this rank, and their
-/// mean where workers have some of their own; none where they are not kept.
-template <class T>
-struct best_epoch {
-    std::uint64_t epoch = 0;  // from 1; 0: there is none
-    double loss = std::numeric_limits<double>::infinity();
-    std::uint64_t step = 0;  // steps that were done then; 0: not known
-    std::vector<T> weights{}, statistics{};
-};
-
 /// The parts of a trainer in the order in which they are made. Public to the headers of train/.
 template <class Plan>
 struct engine {
@@ -65,12 +62,13 @@ struct engine {
     using loss_type = decltype(std::declval<Plan&>().loss);
     using compressor_type = decltype(std::declval<Plan&>().compressor);
     static constexpr std::size_t shards = partition_type::shards, least_rows = least_lane_rows<net>;
+    static constexpr bool has_stages = partition_type::stages > 1;
     using network = model::network<net, shards>;
     using input = typename network::input;
     using output = typename network::output;
     using label = typename loss_type::template label<output>;
     using label_element = tensor::label_element<label, T>;
-    using run_type = network_run<T, net, shards>;
+    using run_type = run_of<T, net, partition_type>;
     using types = sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type,
                                   decltype(std::declval<Plan&>().clip), decltype(std::declval<Plan&>().factors)>;
     using method = typename types::method;
@@ -78,7 +76,8 @@ struct engine {
     static constexpr bool has_worker_weights = sync::has_worker_weights<strategy_type>;
     /// Whether ranks that share a worker add by messages, whatever goes through shared memory.
     [[nodiscard]] bool adds_inside() const noexcept { return has_worker_weights && grid.ranks > grid.workers; }
-    static constexpr bool looks_are_collective = shards > 1 || has_worker_weights;  // at all weights
+    static constexpr bool looks_are_collective = shards > 1 || has_stages || has_worker_weights;  // at all weights
+    static constexpr bool cuts_network = shards > 1 || has_stages;
     using walks_type = std::conditional_t<has_worker_weights, worker_walks, single_walk>;
     using clock = std::chrono::steady_clock;
 
@@ -90,36 +89,42 @@ struct engine {
               require_trained_tensors<network>(given.optimizer);
               const std::size_t workers = !method::has_workers && !has_worker_weights ? 0
                                           : given.workers > 0                         ? given.workers
-                                                                                      : ranks.size();
+                                                              : ranks.size() / partition_type::stages;
               const auto made = partition::make_grid<partition_type>(ranks.rank(), ranks.size(), given.lanes, workers);
               plan_text mine = recipe_of(plan, made.workers);
               for (auto& one : machine_of(plan)) mine.push_back(std::move(one));
               agree(ranks, mine);
               return made;
           }()},
-          group{shards > 1 ? ranks.split(grid.replica(), grid.shard()).named("values") : comm::group{}},
-          replicas{shards > 1 ? ranks.split(grid.shard(), grid.replica()) : ranks},
-          sharing{method::has_workers ? sync::make_sharing_group(grid, ranks) : comm::group{}},
+          stage{grid.of_stage()},
+          group{cuts_network ? ranks.split(grid.replica(), grid.rank % grid.group_size()).named("values")
+                             : comm::group{}},
+          replicas{cuts_network ? ranks.split(grid.rank % grid.group_size(), grid.replica()) : ranks},
+          peers{has_stages ? replicas : ranks},
+          sharing{method::has_workers ? sync::make_sharing_group(stage, peers) : comm::group{}},
           team{static_cast<int>(given.threads)},
           capacity{deal::capacity(given.batch, grid, least_rows)},
           rows{grid},
           walks{grid},
           rule{ranks, given.all_reduce, given.sums, measures<T, network>(given, adds_inside())},
-          least_bucket{sync::least_bucket<T>(given, rule, grid)},
+          least_bucket{sync::least_bucket<T>(given, rule, stage)},
           memory{make_memory(*this)},
           change{ranks, memory.parts(), arena},
-          run{plan.model,        grid, group, capacity,
-              shards * capacity, team, arena},  // step() may fill every rank of a group
-          strategy{sync::setup<Plan>{plan, grid, ranks, replicas, sharing, least_bucket, rule, team, arena,
-                                     memory.parts(), memory.inside(), change, capacity, rows.lengths()}},
-          observed{grid, ranks.named("statistics"), rule, team, arena},
+          run{make_run(*this)},
+          strategy{sync::setup<Plan>{plan, stage, peers, replicas, sharing, least_bucket, rule, team, arena,
+                                     memory.parts(), memory.inside(), change, capacity, rows.lengths(), false,
+                                     own_layers()}},
+          observed{stage, peers.named("statistics"), rule, team, arena},
           losses{grid, ranks.named("losses")},
           counts{grid, ranks.named("rows")},
-          samples{capacity, given.prefetch, team, arena, loss::target_range<loss_type>},
-          weight_slice{has_worker_weights || memory.parts() == nullptr
-                           ? arena.template reserve<T>(core::checked_product("weights of workers", walks.count(),
-                                                                             std::size_t{network::parameters_here}))
-                           : arena.template reserve_shared<T>(network::parameters_here)} {
+          samples{has_stages ? deal::capacity(given.batch, stage, least_rows) : capacity,
+                  given.prefetch,
+                  team,
+                  arena,
+                  loss::target_range<loss_type>,
+                  capacity},
+          lines{run, grid, group, rows},
+          weight_slice{reserve_weights(*this)} {
         arena.allocate();
         run.bind(arena, strategy.thread());
         strategy.bind(arena);
@@ -128,10 +133,10 @@ struct engine {
         observed.initialise(given.seed, given.initialise);
         totals.ranks = grid.ranks;
         totals.threads = given.threads;
-        initialise_weights<network>(weights(), grid, given.seed, given.initialise);
+        initialise_weights<network>(weights(), grid, given.seed, given.initialise, own_layers());
         tell_loaded();
         require_equal_weights<network>(ranks, grid, std::span<const T>{weights()},
-                                       std::span<const T>{observed.running()});
+                                       std::span<const T>{observed.running()}, own_layers());
         ranks.end_together();
     }
     [[gnu::cold]] ~engine() = default;
@@ -186,8 +191,26 @@ struct engine {
             is_lost = true;
             tell_all(ranks);
         }
-        change.found(kernels::first_non_finite(std::span<const T>{arena[weight_slice]}) == weight_slice.count);
+        const std::span<const T> own = trained_weights();
+        change.found(kernels::first_non_finite(own) == own.size());
         rethrow_with(change.state().text(grid.rank));
+    }
+    /// Layers of the network that this rank trains.
+    [[nodiscard]] parallel::block own_layers() const noexcept {
+        if constexpr (has_stages) return run.own_layers();
+        return {0, network::size};
+    }
+    /// Rows of a minibatch that this rank reads of a data set: its own, or those of its pipeline where it begins or
+    /// ends one.
+    [[nodiscard]] parallel::block rows_to_read(std::size_t of) const noexcept {
+        if constexpr (has_stages)
+            if (!run.is_first() && !run.is_last()) return {0, 0};
+        return deal::own_rows(of, stage, least_rows);
+    }
+    /// Rows that ranks brought, where this rank needs them: its own, or those of its pipeline. Collective there.
+    [[nodiscard]] std::pair<const T*, const label_element*> of_group(const T* x, const label_element* y) {
+        if constexpr (has_stages) return {lines.samples_of_group(x), lines.labels_of_group(y)};
+        return {x, y};
     }
     /// What this rank walks over with one of its sets of weights.
     [[nodiscard]] walk begin_walk(std::size_t set, std::uint64_t step) {
@@ -216,6 +239,10 @@ struct engine {
             const auto [part, target] = of_rows<label>(out, y, own);
             losses(here.first_lane + lane, 0) = plan.loss(part, target, dy.part(own.first, own.size()), scale);
         });
+        return tell_rate(step);
+    }
+    /// What travels with the losses: the learning rate, which it returns, and whether the run goes on.
+    double tell_rate(std::uint64_t step) {
         const double rate = trial_rate ? *trial_rate : static_cast<double>(plan.schedule(step));
         losses.fill(2, rate);
         // Half a number more says on rank 0, which has the first lane, that the time is over.
@@ -241,10 +268,11 @@ struct engine {
         // Its messages go before the weights, or they would wait for these.
         if constexpr (network::statistics > 0) {
             const auto watch = clock::now();
-            if (!observed.finish(rows.rows()) && !is_trial)
-                refuse_step(change, "a mean of what layers observe is not finite", step + 1);
+            bool is_finite = observed.finish(rows.rows());
+            if constexpr (has_stages) is_finite = std::ranges::max(counts.gather(is_finite ? 0 : 1)) == 0;
+            if (!is_finite && !is_trial) refuse_step(change, "a mean of what layers observe is not finite", step + 1);
             change.begin();
-            observed.absorb(plan.model);
+            observed.absorb(plan.model, own_layers());
             strategy.times().waited_beside(watch);
         }
         const bool finite = strategy.commit(arena[weight_slice], rate, step);
@@ -263,22 +291,25 @@ struct engine {
         const auto turns = strategy.step_in_turns();
         losses.clear();
         double rate = 0;
-        for (std::size_t set = 0; set < walks.count(); ++set) {  // one, unless workers have weights of their own
-            step_clock watch{*this};
-            const walk here = begin_walk(set, step);
-            const auto out = forward(here, x);
-            rate = compute_loss(here, out, y, step);
-            watch.forward_done();
-            run.backward(
-                weights(set).data(), here.rows, key(layer_api::mode::training),
-                [&](std::size_t layer) { return strategy.gradient_location(layer); },
-                [&](std::size_t layer) {
-                    strategy.gradient_ready(layer, step, [&] {
-                        observed.poll();
-                        ranks.aborts().glance();
-                    });
-                });
-            watch.backward_done();
+        const auto place = [&](std::size_t layer) { return strategy.gradient_location(layer); };
+        const auto ready = [&](std::size_t layer) {
+            strategy.gradient_ready(layer, step, [&] {
+                observed.poll();
+                ranks.aborts().glance();
+            });
+        };
+        if constexpr (has_stages) {
+            rate = train_stages(*this, x, y, step, place, ready);
+        } else {
+            for (std::size_t set = 0; set < walks.count(); ++set) {  // one, unless workers have weights of their own
+                step_clock<engine> watch{*this};
+                const walk here = begin_walk(set, step);
+                const auto out = forward(here, x);
+                rate = compute_loss(here, out, y, step);
+                watch.forward_done();
+                run.backward(weights(set).data(), here.rows, key(layer_api::mode::training), place, ready);
+                watch.backward_done();
+            }
         }
         const double loss = commit(rate, step);
         totals.samples += rows.rows();
@@ -313,9 +344,9 @@ struct engine {
                         if (is_weight) part.speaks = strategy.speaks();
                         if (is_weight || set == 0) visit(part);
                     },
-                    weights(set), observed.running(), grid);
+                    weights(set), observed.running(), grid, own_layers());
         } else {
-            visit_weights<network>(visit, weights(), observed.running(), grid);
+            visit_weights<network>(visit, weights(), observed.running(), grid, own_layers());
         }
         if constexpr (requires { strategy.visit_state_after(std::uint64_t{}, weights(), visit); })
             after ? strategy.visit_state_after(*after, weights(), visit) : strategy.visit_state(visit);
@@ -327,7 +358,7 @@ struct engine {
                     part.role = part.role == "weights" ? "best weights" : "best statistics";
                     visit(part);
                 },
-                std::span{best.weights}, std::span{best.statistics}, grid);
+                std::span{best.weights}, std::span{best.statistics}, grid, own_layers());
     }
 
     /// Of all that visit_state() shows on all ranks, and of how far the run is. Collective.
@@ -372,6 +403,13 @@ struct engine {
     [[nodiscard]] std::span<T> weights(std::size_t set = 0) noexcept {
         return arena[weight_slice].subspan(set * network::parameters_here, network::parameters_here);
     }
+    /// Those of the layers that this rank trains, of all of its workers.
+    [[nodiscard]] std::span<T> trained_weights() noexcept {
+        if constexpr (!has_stages) return arena[weight_slice];
+        const auto [first, last] = own_layers();
+        const std::size_t begin = weights_before<network>(first);
+        return arena[weight_slice].subspan(begin, weights_before<network>(last) - begin);
+    }
     /// Weights for who looks at them: all that were under way, and the mean where workers have weights of their own.
     /// Collective then.
     [[nodiscard]] std::span<T> whole_weights() {
@@ -390,19 +428,6 @@ struct engine {
     void begin_epoch() noexcept {
         position = epoch_samples = 0;
         epoch_loss = 0;
-    }
-
-    /// Collective where workers have weights of their own.
-    [[gnu::cold]] void remember_best(std::uint64_t at, double loss, bool keeps) {
-        if (!std::isfinite(loss)) core::fail(core::text("a best epoch of the loss ", loss), "remember finite losses");
-        if (keeps || best.epoch != at || best.loss != loss) best = {at, loss, totals.steps};
-        if (!keeps) return;
-        const std::span<const T> now = whole_weights(), statistics = observed.running();
-        core::with_memory("the weights of the best epoch", (now.size() + statistics.size()) * sizeof(T),
-                          "use a machine with more memory, or fewer ranks on this one", [&] {
-                              best.weights.assign(now.begin(), now.end());
-                              best.statistics.assign(statistics.begin(), statistics.end());
-                          });
     }
 
     /// Since the last call.
@@ -425,37 +450,13 @@ struct engine {
         return weights(set);
     }
 
-    /// Where the seconds of a step go: computing, and what ranks wait for meanwhile.
-    class step_clock {
-    public:
-        explicit step_clock(engine& of)
-            : of_{of}, redistributed_{of.run.redistribution_seconds()}, waited_{of.strategy.times().exposed_seconds()} {
-            of.strategy.times().note(report::activity::data);
-            watch_ = clock::now();
-        }
-        void forward_done() {
-            of_.strategy.times().note(report::activity::loss);
-            in_forward_ = of_.run.redistribution_seconds() - redistributed_;
-            of_.totals.seconds.forward +=
-                report::lap(watch_) - in_forward_ - (of_.strategy.times().exposed_seconds() - waited_);
-        }
-        void backward_done() {
-            const double in_both = of_.run.redistribution_seconds() - redistributed_;
-            of_.totals.seconds.backward += report::lap(watch_) - (in_both - in_forward_);
-            of_.totals.seconds.communication_exposed += in_both;
-        }
-
-    private:
-        engine& of_;
-        double redistributed_, waited_, in_forward_ = 0;
-        clock::time_point watch_;
-    };
-
     Plan plan;
     comm::group ranks;  // all
     partition::grid grid;
-    comm::group group;     // the model group
-    comm::group replicas;  // the ranks with the same shard
+    partition::grid stage;  // that of the ranks that train the same layers: all, or the replicas of a stage
+    comm::group group;      // the model group, or the pipeline
+    comm::group replicas;   // the ranks with the same shard or stage
+    comm::group peers;      // those that train the same layers
     comm::group sharing;   // the ranks that share a worker with this one, where gradients have workers
     parallel::team team;
     std::size_t capacity;
@@ -472,6 +473,7 @@ struct engine {
     sync::step_sums losses;
     sync::row_counts counts;
     inputs<T, input, label> samples;
+    [[no_unique_address]] lines_of<T, net, label, partition_type> lines;
     tensor::slice<T> weight_slice;
     std::vector<std::uint64_t> order;  // of the samples of an epoch
     std::uint64_t epoch = 0;

@@ -40,6 +40,7 @@
 #include "lockstep/train/engine/deal.hpp"
 #include "lockstep/train/engine/inputs.hpp"
 #include "lockstep/train/engine/network_run.hpp"
+#include "lockstep/train/engine/pipeline_lines.hpp"
 #include "lockstep/train/engine/statistics.hpp"
 #include "lockstep/train/plan.hpp"
 #include "lockstep/train/recipe.hpp"
@@ -62,6 +63,12 @@ struct inference {
     using output = typename Network::output;
     using samples = inputs<T, input, Label>;
 
+    using net = decltype(Plan::model);
+    using partition_type = decltype(Plan::partition);
+    static constexpr bool has_stages = partition_type::stages > 1;
+    /// Ranks of a group need each other in a forward walk.
+    static constexpr bool is_cut = Network::shards > 1 || has_stages;
+
     /// An output for each class: with one output for two classes, say, the largest one says nothing.
     static constexpr bool has_accuracy = std::is_same_v<Label, tensor::classes<output::size>>;
 
@@ -72,11 +79,12 @@ struct inference {
     const T* weights;
     statistics_place<T> statistics;
     step_key key;
-    network_run<T, decltype(Plan::model), Network::shards>& run;
+    run_of<T, net, partition_type>& run;
     samples& brought;
     deal& rows;
     sync::row_counts& counts;
     sync::step_sums& sums;
+    lines_of<T, net, Label, partition_type>& lines;
     parallel::team team;
 
     /// Mean loss, accuracy and metrics over a data set that every rank can read. Equal bits for any number of ranks.
@@ -85,29 +93,46 @@ struct inference {
     [[nodiscard]] report::evaluation_of<Metrics...> evaluate(const Dataset& set,
                                                              const metrics::list<Metrics...>& also) const {
         const std::size_t n = require_evaluable(ranks, set, also);
-        std::vector<std::uint64_t> numbers(capacity);
+        std::vector<std::uint64_t> numbers;
         reader<Dataset> source{*this, set};
         metric_sums<Metrics...> others{source, *this};
         sums.clear();
+        std::vector<double> of_lanes(2 * lanes_here());
         for (std::size_t at = 0; at < n; at += plan.batch) {
             rows.whole(std::min(plan.batch, n - at));
-            const auto& lanes = rows.own();
-            for (std::size_t i = 0; i < lanes.rows(); ++i) numbers[i] = at + lanes.first_row() + i;
-            const auto own = source.read(std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
+            const auto& lanes = lanes_to_read();
+            numbers.resize(reads_rows() ? lanes.rows() : 0);
+            for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = at + lanes.first_row() + i;
+            const auto own = source.read(numbers);
             if (!own) break;
             const auto [x, y, count] = *own;
-            const auto out = forward(x);
-            parallel::for_each(team, lanes.count(), [&](std::size_t lane) noexcept {
-                const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
-                sums(lane, 0) += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
-                if constexpr (has_accuracy) sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
-            });
-            for (std::size_t lane = 0; lane < lanes.count() && sizeof...(Metrics) > 0; ++lane) {
-                const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
-                others.add(also, lane, part, target);
+            const auto add = [&](std::size_t lane, auto part, auto target) noexcept {
+                of_lanes[2 * lane] += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
+                if constexpr (has_accuracy)
+                    of_lanes[2 * lane + 1] += static_cast<double>(metrics::accuracy{}(part, target));
+            };
+            if constexpr (has_stages) {
+                lines.forward(weights, x, y, key, statistics, [&](std::size_t lane, auto out, const auto* labels) {
+                    const auto [part, target] = of_rows<Label>(out, labels, {0, out.rows});
+                    add(lane, part, target);
+                    if constexpr (sizeof...(Metrics) > 0) others.add(also, lane, part, target);
+                });
+            } else {
+                const auto out = forward(x);
+                parallel::for_each(team, lanes.count(), [&](std::size_t lane) noexcept {
+                    const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
+                    add(lane, part, target);
+                });
+                for (std::size_t lane = 0; lane < lanes.count() && sizeof...(Metrics) > 0; ++lane) {
+                    const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
+                    others.add(also, lane, part, target);
+                }
             }
         }
         source.agree();
+        if constexpr (has_stages) lines.lanes_back(of_lanes, 2);
+        for (std::size_t lane = 0; lane < rows.own().count(); ++lane)
+            for (const std::size_t which : {0U, 1U}) sums(lane, which) = of_lanes[2 * lane + which];
         sums.start();
         const auto sum = sums.finish();
         report::evaluation_of<Metrics...> result{};
@@ -157,29 +182,58 @@ struct inference {
         return n;
     }
 
-    /// The outputs for these rows, as an xtensor that owns them. Ranks may bring other numbers of rows. Collective in a
-    /// model partition, else local.
+    /// The outputs for these rows, as an xtensor that owns them. Ranks may bring other numbers of rows. Collective
+    /// where a partition cuts the network, else local.
     [[nodiscard]] auto predict(const typename samples::rows& x) const {
         std::size_t most = x.count;
-        if constexpr (Network::shards > 1) most = std::ranges::max(counts.gather(x.count));
+        if constexpr (is_cut) most = std::ranges::max(counts.gather(x.count));
         auto out = core::with_memory(
             "predictions", core::checked_product("bytes of predictions", x.count, output::size, sizeof(T)),
             "pass fewer rows at once", [&] { return tensor::views<const T>::template make_batch<output>(x.count); });
         for (std::size_t at = 0; at < most; at += capacity) {
             const std::size_t first = std::min(at, x.count), here = std::min(capacity, x.count - first);
-            if constexpr (Network::shards > 1)
+            if constexpr (is_cut)
                 rows.brought(counts.gather(here));
             else
                 rows.brought(std::vector<std::size_t>(grid.ranks, here));
-            std::copy_n(forward(x.x + first * input::size).data, here * output::size,
-                        out.data() + first * output::size);
+            const T* const from = x.x + first * input::size;
+            T* const to = out.data() + first * output::size;
+            if constexpr (has_stages)
+                predict_in_stages(from, to);
+            else
+                std::copy_n(forward(from).data, here * output::size, to);
         }
         return out;
     }
 
 private:
+    /// Lanes whose rows this rank reads in an evaluation: its own, or those of its pipeline where it begins or ends
+    /// one.
+    [[nodiscard]] const tensor::lane_set& lanes_to_read() const {
+        if constexpr (has_stages) return lines.rows();
+        return rows.own();
+    }
+    [[nodiscard]] bool reads_rows() const noexcept {
+        if constexpr (has_stages) return run.is_first() || run.is_last();
+        return true;
+    }
+    /// Lanes whose outputs this rank may have.
+    [[nodiscard]] std::size_t lanes_here() const noexcept {
+        if constexpr (has_stages) return lines.lanes();
+        return rows.own().count();
+    }
+    void predict_in_stages(const T* from, T* to) const {
+        comm::buffer<T> all(lanes_to_read().rows() * output::size);
+        lines.forward(weights, lines.samples_of_group(from), nullptr, key, statistics,
+                      [&](std::size_t lane, auto out, const auto*) {
+                          std::copy_n(out.data, out.rows * output::size,
+                                      all.data() + lanes_to_read().blocks()[lane].first * output::size);
+                      });
+        lines.outputs_back(all, to);
+    }
+
     /// Reads the samples of an evaluation. A core::error in it is one of all ranks alike, which leaves nothing under
-    /// way: without a model partition ranks read and compute alone until agree().
+    /// way: where no partition cuts the network ranks read and compute alone until agree().
     template <class Dataset>
     class reader {
     public:
@@ -189,7 +243,7 @@ private:
         [[nodiscard]] std::optional<typename samples::rows> read(std::span<const std::uint64_t> which) {
             std::optional<typename samples::rows> out;
             const auto read_own = [&] { out = of_.brought.template read<Dataset>(set_, which); };
-            if constexpr (Network::shards > 1) {
+            if constexpr (is_cut) {
                 saving::together<core::error>(of_.ranks, read_own);  // forward takes all ranks of a group
             } else if (!failure_) {
                 try {
@@ -206,7 +260,7 @@ private:
         }
         /// Before the first message after the reads. Collective.
         void agree() const {
-            if constexpr (Network::shards == 1) {
+            if constexpr (!is_cut) {
                 // Others may have the whole set to go, which takes as long as it takes.
                 std::optional<saving::long_waits> until_they_come;
                 if (failure_) until_they_come.emplace(of_.ranks);
@@ -240,7 +294,7 @@ private:
 
     public:
         metric_sums(auto& source, const inference& of)
-            : lanes_(count * of.rows.own().count()), maxima_(max_count, -std::numeric_limits<double>::infinity()) {
+            : lanes_(count * of.lanes_here()), maxima_(max_count, -std::numeric_limits<double>::infinity()) {
             if constexpr ((metrics::HasResult<Metrics> || ...)) {
                 const std::uint64_t first = 0;
                 if (const auto found = source.read(std::span{&first, 1}))
@@ -304,6 +358,7 @@ private:
 
     private:
         void add_over_ranks(const inference& of) {
+            if constexpr (has_stages) of.lines.lanes_back(lanes_, count);
             const partition::grid& on = of.grid;
             std::vector<parallel::block> runs;
             for (std::size_t rank = 0; rank < on.ranks; ++rank) runs.push_back(on.lanes_of(rank));

@@ -47,10 +47,10 @@ public:
     };
 
     /// `spare`: room for a second minibatch, which is read ahead while the first one is in use. `targets`: the numbers
-    /// that the loss takes, from and to.
+    /// that the loss takes, from and to. `brought`: the most rows that a program brings to a step.
     [[gnu::cold]] inputs(std::size_t capacity, bool spare, parallel::team team, tensor::arena& arena,
-                         const std::array<double, 2>& targets)
-        : capacity_{capacity}, team_{team}, targets_{targets} {
+                         const std::array<double, 2>& targets, std::size_t brought)
+        : capacity_{brought}, team_{team}, targets_{targets} {
         for (std::size_t i = 0; i < (spare ? 2 : 1); ++i)
             x_[i] = arena.reserve<T>(core::checked_product("numbers of samples", capacity, Input::size)),
             y_[i] = arena.reserve<label_element>(

@@ -25,28 +25,46 @@ namespace lockstep::train {
                                                                   transport wanted, std::size_t bytes,
                                                                   tensor::arena& arena, bool by_messages);
 
-/// For what is made before it: ranks, grid, least bucket, arena. Collective; throws core::error on all ranks alike.
+/// For what is made before it: peers, grid, least bucket, arena. Collective; throws core::error on all ranks alike.
 template <class Engine>
 [[nodiscard, gnu::cold]] typename Engine::method::memory make_memory(Engine& of) {
     using T = typename Engine::T;
     using network = typename Engine::network;
     using strategy = typename Engine::strategy_type;
-    const transport wanted = asks_for_messages(of.plan) ? transport::messages : of.plan.transport;
+    const transport wanted = Engine::has_stages || asks_for_messages(of.plan) ? transport::messages : of.plan.transport;
+    if (Engine::has_stages && of.plan.transport == transport::shared_memory)
+        core::fail("the plan asks for shared memory, and the stages of a pipeline exchange messages",
+                   "leave transport out");
     if constexpr (std::is_same_v<typename Engine::method::memory, reduce::worker_memory>)
-        return {of.ranks,
+        return {of.peers,
                 of.sharing,
                 of.grid.workers,
                 wanted,
-                sync::inside_bytes<T, network>(of.plan.compressor, of.grid, of.least_bucket, strategy::gradient_sets),
+                sync::inside_bytes<T, network>(of.plan.compressor, of.stage, of.least_bucket, strategy::gradient_sets),
                 of.arena};
+    else if constexpr (Engine::has_stages)
+        return reduce::node_memory{of.ranks.size() == 1 ? "none: one rank" : "messages: stages share no memory"};
     else if constexpr (Engine::has_worker_weights)
         return make_memory_of_means(
             of.ranks, of.grid, wanted, strategy::shared_bytes(of.grid), of.arena,
             requires { requires strategy::exchanges_by_messages; });
     else
-        return {of.ranks, wanted,
-                sync::shared_bytes<T, network>(of.plan.compressor, of.grid, of.least_bucket, strategy::gradient_sets),
+        return {of.peers, wanted,
+                sync::shared_bytes<T, network>(of.plan.compressor, of.stage, of.least_bucket, strategy::gradient_sets),
                 of.arena};
+}
+
+/// Weights of the whole network, or of each worker; a stage writes to those of its layers alone.
+template <class Engine>
+[[nodiscard, gnu::cold]] tensor::slice<typename Engine::T> reserve_weights(Engine& of) {
+    using T = typename Engine::T;
+    constexpr std::size_t parameters = Engine::network::parameters_here;
+    if constexpr (Engine::has_stages)
+        of.arena.share_untouched(parameters * sizeof(T), "the weights of all stages, of which one is used",
+                                 "use fewer ranks on this machine; see ulimit -v");
+    if (!Engine::has_stages && (Engine::has_worker_weights || of.memory.parts() == nullptr))
+        return of.arena.template reserve<T>(core::checked_product("weights of workers", of.walks.count(), parameters));
+    return of.arena.template reserve_shared<T>(parameters);
 }
 
 #if LOCKSTEP_BODIES

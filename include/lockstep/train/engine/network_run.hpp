@@ -36,8 +36,9 @@ struct step_key {
 };
 
 /// Memory: what model::plan_memory finds that a step needs: outputs that backward or a later layer reads, gradients of
-/// activations, scratch. Dead buffers are used again.
-template <class T, class Net, std::size_t Shards>
+/// activations, scratch. Dead buffers are used again. `IsStage`: of the layers only some are here, a stage of a
+/// pipeline.
+template <class T, class Net, std::size_t Shards, bool IsStage = false>
 class network_run {
 public:
     using network = model::network<Net, Shards>;
@@ -46,9 +47,11 @@ public:
     static constexpr std::size_t size = network::size;
 
     /// `rows` and `group_rows`: the most rows of a rank and of its model group. Reserves its memory in the arena.
+    /// `layers`: those that are here.
     [[gnu::cold]] network_run(const Net& net, const partition::grid& on, const comm::group& model_group,
-                              std::size_t rows, std::size_t group_rows, parallel::team team, tensor::arena& arena)
-        : net_{net}, grid_{on}, team_{team}, group_rows_{group_rows} {
+                              std::size_t rows, std::size_t group_rows, parallel::team team, tensor::arena& arena,
+                              parallel::block layers = {0, size})
+        : net_{net}, grid_{on}, team_{team}, group_rows_{group_rows}, layers_{layers} {
         std::vector<model::memory_node> nodes(size);
         core::for_each_index<size>([&](auto index) { nodes[index] = describe_memory<index>(rows, model_group); });
         plan_ = model::plan_memory(nodes);
@@ -81,16 +84,30 @@ public:
                                            const sync::layer_hook& before_layer = {}) {
         for (auto& one : redistributions_) one->prepare(rows.members());
         x_ = x;
+        if constexpr (IsStage)
+            if (layers_.first > 0) values_[layers_.first - 1] = x;
         arena_->check();
         check_.begin((*arena_)[memory_].data());
         core::for_each_index<size>([&](auto index) {
+            if (!is_here(index)) return;
             before_layer(index);
             check_.enter(memory_check::pass::forward, index);
             forward_node<index, false>(weights, rows, key, observing);
             check_.leave();
         });
-        check_.enter(memory_check::pass::loss);
+        if (layers_.last == size) check_.enter(memory_check::pass::loss);
         return {values_[size - 1], rows.own().rows()};
+    }
+    /// Of a stage that is not the last one: the value that the next one reads, after forward().
+    [[nodiscard]] const T* value_for_next() const noexcept { return values_[layers_.last - 1]; }
+    /// Where its gradient goes before backward(): after this call, until that one.
+    [[nodiscard]] T* gradient_from_next() noexcept {
+        check_.enter(memory_check::pass::backward, layers_.last);
+        return at<T>(plan_.nodes[layers_.last - 1].dvalue);
+    }
+    /// Of a stage that is not the first one: the gradient of what it reads, after backward().
+    [[nodiscard]] const T* gradient_for_previous() const noexcept {
+        return at<T>(plan_.nodes[layers_.first - 1].dvalue);
     }
 
     /// Where the loss writes its gradient.
@@ -103,9 +120,11 @@ public:
     template <class Place, class Done>
     void backward(const T* weights, const deal& rows, const step_key& key, Place&& place, Done&& done) {
         if constexpr (tensor::checks_memory)
-            check_.wrote(at<T>(plan_.network_gradient), value_size<size - 1>(rows), "gradient");
+            if (layers_.last == size)
+                check_.wrote(at<T>(plan_.network_gradient), value_size<size - 1>(rows), "gradient");
         check_.leave();
         core::for_each_index_reversed<size>([&](auto index) {
+            if (!is_here(index)) return;
             if constexpr (ends_block<index>()) run_block_again<graph.block[index]>(weights, rows, key);
             if constexpr (network::facts[index].learns) {
                 check_.enter(memory_check::pass::backward, index);
@@ -138,6 +157,21 @@ private:
     static constexpr bool is_grouped = network::template at<Index>::after == model::placement::features;
     static constexpr const auto& graph = network::graph;
 
+    [[nodiscard]] bool is_here(std::size_t layer) const noexcept {
+        return !IsStage || (layer >= layers_.first && layer < layers_.last);
+    }
+
+    /// What the plan of a stage's memory knows of other layers: a list, of which the one before the stage gives what it
+    /// reads, and the one after it the gradient of what it gives.
+    template <std::size_t Index>
+    [[gnu::cold]] model::memory_node describe_elsewhere(std::size_t rows) const {
+        static constexpr std::array<std::size_t, 1> before{Index == 0 ? model::the_samples : Index - 1};
+        model::memory_node out{.reads = before, .learns = network::facts[Index].learns};
+        if (Index + 1 == layers_.first)
+            out.value = out.output = bytes_of(rows, network::template at<Index>::whole::output::size);
+        return out;
+    }
+
     /// The last node of a recompute: backward comes to it first.
     template <std::size_t Index>
     static constexpr bool ends_block() noexcept {
@@ -168,6 +202,8 @@ private:
 
     template <std::size_t Index>
     [[gnu::cold]] model::memory_node describe_memory(std::size_t rows, const comm::group& model_group) {
+        if constexpr (IsStage)
+            if (!is_here(Index)) return describe_elsewhere<Index>(rows);
         using here = typename network::template at<Index>;
         using layer = typename here::type;
         const auto& fact = network::facts[Index];
@@ -437,6 +473,7 @@ private:
     partition::grid grid_;
     parallel::team team_;
     std::size_t group_rows_;
+    parallel::block layers_;
     model::memory_plan plan_;
     [[no_unique_address]] memory_check check_;
     tensor::slice<std::byte> memory_;

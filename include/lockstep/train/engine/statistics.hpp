@@ -103,17 +103,18 @@ public:
         }
         return true;
     }
-    /// Hands the means to the layers.
+    /// Hands the means to the layers, of which these are here.
     template <class Net>
-    void absorb(const Net& net) {
+    void absorb(const Net& net, parallel::block layers = {0, Network::size}) {
         if constexpr (n > 0) {
             const std::span<T> means = (*arena_)[sums_].first(n);
             core::for_each_index<Network::size>([&](auto index) {
                 constexpr std::size_t at = Network::facts[index].statistics_offset,
                                       count = Network::facts[index].statistics;
                 if constexpr (count > 0)
-                    Network::template at<index>::make(net).absorb(running().subspan(at, count),
-                                                                  std::span<const T>{means.subspan(at, count)});
+                    if (index >= layers.first && index < layers.last)
+                        Network::template at<index>::make(net).absorb(running().subspan(at, count),
+                                                                      std::span<const T>{means.subspan(at, count)});
             });
         }
     }

@@ -52,11 +52,11 @@ template <class Network, class Optimizer>
     }
 }
 
-/// Every weight as the rule says for its place in the uncut network.
+/// Every weight of these layers as the rule says for its place in the uncut network.
 template <class Network, class T, class Rule>
 [[gnu::cold]] void initialise_weights(std::span<T> weights, const partition::grid& on, std::uint64_t seed,
-                                      const Rule& rule) {
-    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+                                      const Rule& rule, parallel::block layers) {
+    for (std::size_t layer = layers.first; layer < layers.last; ++layer) {
         const bool is_sharded = Network::facts[layer].segment == model::segment::sharded;
         std::size_t at = Network::offset(layer), number = 0;
         for (const auto& one : Network::facts[layer].tensors) {
@@ -99,27 +99,51 @@ template <class Network, class T>
     return found;
 }
 
-/// Shows a visitor the weights and running statistics of this rank (tensor/state.hpp).
+/// Shows a visitor the weights and running statistics of this rank (tensor/state.hpp). `layers`: those that it trains.
 template <class Network, class T, class Visitor>
-void visit_weights(Visitor&& visit, std::span<T> weights, std::span<T> statistics, const partition::grid& on) {
+void visit_weights(Visitor&& visit, std::span<T> weights, std::span<T> statistics, const partition::grid& on,
+                   parallel::block layers) {
     std::size_t tensor = 0;
-    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+    for (std::size_t layer = 0; layer < layers.last; ++layer) {
         const model::layer_facts& fact = Network::facts[layer];
+        if (layer < layers.first) {
+            tensor += fact.tensors.size();
+            continue;
+        }
         const bool is_sharded = fact.segment == model::segment::sharded;
         std::size_t at = Network::offset(layer);
         for (const auto& one : fact.tensors) {
             visit(tensor::state_part<T>{.role = "weights",
                                         .tensor = tensor++ * on.shards + (is_sharded ? on.shard() : 0),
                                         .numbers = weights.subspan(at, one.size()),
-                                        .speaks = (is_sharded ? on.replica() : on.rank) == 0});
+                                        .speaks = (is_sharded ? on.replica() : on.of_stage().rank) == 0});
             at += one.size();
         }
         if (fact.statistics > 0)
             visit(tensor::state_part<T>{.role = "statistics",
                                         .tensor = layer,
                                         .numbers = statistics.subspan(fact.statistics_offset, fact.statistics),
-                                        .speaks = on.rank == 0});
+                                        .speaks = on.of_stage().rank == 0});
     }
+}
+
+/// Numbers of all layers, of which each stage of a pipeline has those of its own, become whole on every rank of it.
+/// `offset(layer)`: where those of a layer begin; of the number of layers: where they end. Collective in the pipeline.
+template <class T, class Offset>
+[[gnu::cold]] void join_stages(std::span<T> all, const std::vector<parallel::block>& layers, const comm::group& group,
+                               const Offset& offset) {
+    std::vector<parallel::block> strips;
+    for (const auto& stage : layers) strips.push_back({offset(stage.first), offset(stage.last)});
+    comm::run(group, collectives::all_gather(group.rank(), strips), all);
+}
+/// Of the weights of a network without shards, and of its statistics.
+template <class Network>
+[[nodiscard]] constexpr std::size_t weights_before(std::size_t layer) noexcept {
+    return layer == Network::size ? Network::parameters_here : Network::offset(layer);
+}
+template <class Network>
+[[nodiscard]] constexpr std::size_t statistics_before(std::size_t layer) noexcept {
+    return layer == Network::size ? Network::statistics : Network::facts[layer].statistics_offset;
 }
 
 /// All weights of the whole network, layer by layer. Collective in a model group.
@@ -190,32 +214,37 @@ template <class Network, class T>
 /// differs between them. Collective.
 template <class Network, class T>
 [[gnu::cold]] void require_equal_weights(const comm::group& ranks, const partition::grid& on,
-                                         std::span<const T> weights, std::span<const T> statistics) {
+                                         std::span<const T> weights, std::span<const T> statistics,
+                                         parallel::block layers) {
     std::uint64_t replicated = core::hash(std::as_bytes(statistics)), sharded = 0;
-    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+    for (std::size_t layer = layers.first; layer < layers.last; ++layer) {
         const model::layer_facts& fact = Network::facts[layer];
         const auto part = weights.subspan(Network::offset(layer), fact.parameters_here);
         std::uint64_t& hash = fact.segment == model::segment::sharded ? sharded : replicated;
         hash = core::hash(std::as_bytes(part), hash);
     }
     const auto hashes = ranks.gather_all(std::array{replicated, sharded});
-    for (std::size_t rank = 1; rank < hashes.size(); ++rank)
-        if (hashes[rank][0] != hashes[0][0] || hashes[rank][1] != hashes[rank % on.shards][1])
-            core::fail(core::text("ranks ", hashes[rank][0] != hashes[0][0] ? 0 : rank % on.shards, " and ", rank,
+    // The ranks of a stage have its layers, and their shards.
+    for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
+        const std::size_t of_stage = rank % on.stages, of_shard = rank % on.group_size();
+        if (hashes[rank][0] != hashes[of_stage][0] || hashes[rank][1] != hashes[of_shard][1])
+            core::fail(core::text("ranks ", hashes[rank][0] != hashes[of_stage][0] ? of_stage : of_shard, " and ", rank,
                                   " begin with different weights"),
                        "make the rule of initialisation a function of its arguments alone");
+    }
 }
 
-/// This rank's part of all weights: the inverse of gather_weights().
+/// This rank's part of all weights, of these layers: the inverse of gather_weights().
 template <class Network, class T>
-[[gnu::cold]] void cut_weights(std::span<const T> all, std::span<T> weights, const partition::grid& on) {
+[[gnu::cold]] void cut_weights(std::span<const T> all, std::span<T> weights, const partition::grid& on,
+                               parallel::block layers) {
     for (std::size_t layer = 0; layer < Network::size; ++layer) {
         const bool is_sharded = Network::facts[layer].segment == model::segment::sharded;
         std::size_t at = Network::offset(layer);
         for (const auto& one : Network::facts[layer].tensors) {
             const std::size_t width = is_sharded ? Network::shards * one.columns : one.columns;
             const std::size_t first = is_sharded ? on.shard() * one.columns : 0;
-            for (std::size_t row = 0; row < one.rows; ++row)
+            for (std::size_t row = 0; row < one.rows && layer >= layers.first && layer < layers.last; ++row)
                 std::copy_n(all.data() + row * width + first, one.columns, weights.data() + at + row * one.columns);
             at += one.size();
             all = all.subspan(one.rows * width);
