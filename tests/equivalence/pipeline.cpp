@@ -18,6 +18,7 @@
 #include "lockstep/metrics/confusion_matrix.hpp"
 #include "lockstep/metrics/list.hpp"
 #include "lockstep/metrics/top_k.hpp"
+#include "lockstep/optim/lars.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/pipeline.hpp"
 #include "lockstep/sync/delayed.hpp"
@@ -205,33 +206,53 @@ TEST_CASE("a run goes on in a pipeline, and out of one") {
     });
 }
 
-TEST_CASE("compressed and delayed training have their bits in a pipeline") {
-    const auto with = [&](const auto& partition) {
-        auto out = ls::plan{.model = deep,
-                            .loss = ls::loss::softmax_cross_entropy{},
-                            .schedule = ls::optim::constant{.rate = 0.02},
+TEST_CASE("compressed, delayed, clipped and layer-wise training have their bits in a pipeline") {
+    // The same bits on one rank, and in pipelines of two stages.
+    const auto same = [](const auto& in, const std::vector<int>& sizes) {
+        const outcome alone = run(ls::comm::group{}, in(part::data{}));
+        on_groups(sizes, [&](const auto& group) { CHECK(run(group, in(stages<2>{})) == alone); });
+        return alone.weights;
+    };
+    constexpr std::size_t lanes = 12;
+    constexpr ls::optim::constant rate{.rate = 0.02};
+    constexpr ls::loss::softmax_cross_entropy loss;
+    const std::uint64_t compressed = same(
+        [&](const auto& partition) {
+            return ls::plan{.model = net,
+                            .loss = loss,
+                            .schedule = rate,
                             .partition = partition,
                             .compressor = ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}},
                             .batch = batch,
-                            .lanes = 9,
+                            .lanes = lanes,
                             .workers = 3};
-        return out;
-    };
-    const auto later = [&](const auto& partition) {
-        return ls::plan{.model = deep,
-                        .loss = ls::loss::softmax_cross_entropy{},
-                        .schedule = ls::optim::constant{.rate = 0.02},
-                        .partition = partition,
-                        .sync = ls::sync::delayed{},
-                        .batch = batch,
-                        .lanes = 9};
-    };
-    const outcome compressed = run(ls::comm::group{}, with(part::data{})),
-                  delayed = run(ls::comm::group{}, later(part::data{}));
-    on_groups({2, 6}, [&](const auto& group) {
-        CHECK(run(group, with(stages<2>{})) == compressed);
-        CHECK(run(group, later(stages<2>{})) == delayed);
-    });
-    on_groups({4}, [&](const auto& group) { CHECK(run(group, with(stages<2>{})) == compressed); });
-    on_groups({8}, [&](const auto& group) { CHECK(run(group, with(stages<2>{})) == compressed); });
+        },
+        {2, 6});
+    const std::uint64_t delayed = same(
+        [&](const auto& partition) {
+            return ls::plan{.model = net,
+                            .loss = loss,
+                            .schedule = rate,
+                            .partition = partition,
+                            .sync = ls::sync::delayed{},
+                            .batch = batch,
+                            .lanes = lanes};
+        },
+        {8});
+    // The norms of all stages make one factor, and each tensor has its own.
+    const std::uint64_t clipped = same(
+        [&](const auto& partition) {
+            return ls::plan{.model = net,
+                            .loss = loss,
+                            .optimizer = ls::optim::lars{},
+                            .schedule = rate,
+                            .partition = partition,
+                            .clip = ls::sync::clip_by_global_norm{.norm = 0.5},
+                            .batch = batch,
+                            .lanes = lanes,
+                            .bucket = 1};
+        },
+        {2, 6});
+    CHECK(compressed != delayed);
+    CHECK(delayed != clipped);
 }

@@ -103,6 +103,11 @@ struct setup {
     std::span<const std::size_t> lane_lengths{};  ///< rows of each lane in the step that runs
     bool sums_wait = false;                       ///< sums outlive their step
     parallel::block layers{0, static_cast<std::size_t>(-1)};  ///< of the network: those that this rank trains
+    const comm::group* whole = nullptr;  ///< all ranks of the trainer, where `all` are those of a stage
+    std::size_t stages = 1;              ///< of its pipelines: rank r of the trainer has stage r modulo so many
+
+    /// All ranks of the trainer.
+    [[nodiscard]] const comm::group& everyone() const noexcept { return whole != nullptr ? *whole : all; }
 
     /// The same for a strategy whose sums outlive their step.
     [[nodiscard]] setup with_sums_that_wait() const {

@@ -8,9 +8,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -18,6 +21,7 @@
 #include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/sum_of_squares.hpp"
@@ -64,6 +68,16 @@ struct running_norms {
     std::optional<comm::operation<double>> gather{};
 };
 
+/// What a rank owns of one of its buckets.
+struct owned_bucket {
+    std::size_t first, count;  // parameters of its rank
+    bool is_sharded;
+    parallel::block owned;
+};
+/// Those of each rank. Collective.
+[[nodiscard, gnu::cold]] std::vector<std::vector<owned_bucket>> of_all_ranks(const comm::group& ranks,
+                                                                             const std::vector<owned_bucket>& mine);
+
 }  // namespace detail
 
 /// Every rank adds the squares of its strips, one all-gather brings the sums of all strips to all ranks, and each
@@ -96,7 +110,7 @@ public:
         for (std::size_t bucket = 0; bucket < queue.size(); ++bucket) {
             const bucket_range& range = queue[bucket].range;
             const std::size_t first = tasks_.size();
-            for (const auto& node : tree.nodes(from.grid.rank)) {
+            for (const auto& node : tree.nodes(from.everyone().rank())) {
                 const std::size_t begin = all.offsets[node.part.tensor] + node.part.numbers.first,
                                   count = node.part.numbers.size();
                 if (begin < range.first || begin >= range.first + range.count) continue;
@@ -113,7 +127,7 @@ public:
         for (const parallel::block& slots : tree.slots())
             parts.push_back({slots.first * numbers, slots.last * numbers});
         run_->values.resize(parts.back().last);
-        run_->gather.emplace(from.all.named("norms"), collectives::all_gather(from.all.rank(), parts));
+        run_->gather.emplace(from.everyone().named("norms"), collectives::all_gather(from.everyone().rank(), parts));
     }
 
     [[nodiscard]] bool is_active() const noexcept { return run_.has_value(); }
@@ -264,34 +278,41 @@ private:
         return out;
     }
 
-    /// What each rank adds: its strips of all buckets, cut where tensors begin and end. Collective.
+    /// What each rank adds: its strips of all buckets, cut where tensors begin and end. Ranks of other stages have
+    /// other buckets. Collective.
     template <class Plan, class Queue>
     [[nodiscard, gnu::cold]] static std::vector<std::vector<norm_strip>> strips_of_ranks(
         const setup<Plan>& from, const Queue& queue, const detail::norm_tensors& all) {
-        std::vector<std::vector<norm_strip>> out(from.grid.ranks);
-        for (std::size_t bucket = 0; bucket < queue.size(); ++bucket) {
-            const bucket_range& range = queue[bucket].range;
-            const auto owned = from.all.gather_all(queue[bucket].reducer.owned());
-            // A bucket of sharded layers is summed once for each shard, by the ranks that have it.
-            const std::size_t groups = range.segment == model::segment::sharded ? from.grid.shards : 1;
-            for (std::size_t group = 0; group < groups; ++group) {
-                std::vector<parallel::block> members;
-                for (std::size_t rank = group; rank < owned.size(); rank += groups) members.push_back(owned[rank]);
-                const auto strips = distinct_strips(std::move(members), range.count);
-                for (std::size_t tensor = 0; tensor < all.sizes.size(); ++tensor) {
-                    // Replicated tensors stand in buckets of all ranks, shards in those of their group.
-                    if (groups > 1 ? all.shards[tensor] != 1 + group : all.shards[tensor] > 1) continue;
-                    for (std::size_t member = 0; member < strips.size(); ++member) {
-                        const std::size_t begin = std::max(range.first + strips[member].first, all.offsets[tensor]);
-                        const std::size_t end =
-                            std::min(range.first + strips[member].last, all.offsets[tensor] + all.sizes[tensor]);
-                        if (begin < end)
-                            out[group + member * groups].push_back(
-                                {tensor, {begin - all.offsets[tensor], end - all.offsets[tensor]}});
+        std::vector<detail::owned_bucket> mine;
+        for (std::size_t bucket = 0; bucket < queue.size(); ++bucket)
+            mine.push_back({queue[bucket].range.first, queue[bucket].range.count,
+                            queue[bucket].range.segment == model::segment::sharded, queue[bucket].reducer.owned()});
+        const auto buckets = detail::of_all_ranks(from.everyone(), mine);
+        std::vector<std::vector<norm_strip>> out(buckets.size());
+        for (std::size_t stage = 0; stage < from.stages; ++stage)
+            for (std::size_t bucket = 0; bucket < buckets[stage].size(); ++bucket) {
+                const detail::owned_bucket& range = buckets[stage][bucket];
+                // A bucket of sharded layers is summed once for each shard, by the ranks that have it.
+                const std::size_t groups = range.is_sharded ? from.grid.shards : 1, stride = from.stages * groups;
+                for (std::size_t group = 0; group < groups; ++group) {
+                    std::vector<parallel::block> members;
+                    for (std::size_t rank = stage + group; rank < buckets.size(); rank += stride)
+                        members.push_back(buckets[rank][bucket].owned);
+                    const auto strips = distinct_strips(std::move(members), range.count);
+                    for (std::size_t tensor = 0; tensor < all.sizes.size(); ++tensor) {
+                        // Replicated tensors stand in buckets of all ranks, shards in those of their group.
+                        if (groups > 1 ? all.shards[tensor] != 1 + group : all.shards[tensor] > 1) continue;
+                        for (std::size_t member = 0; member < strips.size(); ++member) {
+                            const std::size_t begin = std::max(range.first + strips[member].first, all.offsets[tensor]);
+                            const std::size_t end =
+                                std::min(range.first + strips[member].last, all.offsets[tensor] + all.sizes[tensor]);
+                            if (begin < end)
+                                out[stage + group + member * stride].push_back(
+                                    {tensor, {begin - all.offsets[tensor], end - all.offsets[tensor]}});
+                        }
                     }
                 }
             }
-        }
         return out;
     }
 
@@ -318,5 +339,20 @@ struct no_norms {
 
 template <class Types>
 using norms_for = std::conditional_t<Types::has_norms, tensor_norms<Types>, no_norms>;
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::vector<std::vector<detail::owned_bucket>> detail::of_all_ranks(
+    const comm::group& ranks, const std::vector<owned_bucket>& mine) {
+    std::vector<std::vector<owned_bucket>> out;
+    const std::string_view bytes{reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(owned_bucket)};
+    for (const std::string& one : ranks.gather_all(bytes)) {
+        out.emplace_back(one.size() / sizeof(owned_bucket));
+        if (!one.empty()) std::memcpy(out.back().data(), one.data(), one.size());
+    }
+    return out;
+}
+
+#endif
 
 }  // namespace lockstep::sync

@@ -359,13 +359,6 @@ template <class Plan>
                       "lockstep: this strategy measures no norms, which plan::clip and optimizers such as lars need "
                       "before the first "
                       "update of a step: take sync::every_step{}, or leave them out");
-        constexpr bool sees_norms =
-            partition_takes_norms<std::remove_const_t<decltype(part)>, std::remove_const_t<decltype(optimizer)>,
-                                  std::remove_const_t<decltype(clip)>>;
-        static_assert(
-            sees_norms,
-            "lockstep: norms are not defined for the stages of a pipeline, and plan::clip and optimizers such "
-            "as lars need them: leave them out, or use partition::data{}");
         constexpr bool whole = holds_whole_networks<decltype(of.sync), std::remove_const_t<decltype(part)>>;
         static_assert(
             whole,
@@ -385,7 +378,7 @@ template <class Plan>
             .loss = loss,
             .optimizer = optimizer,
             .schedule = or_else<is_schedule<decltype(of.schedule)>>(of.schedule, optim::constant{}),
-            .partition = or_else < shards && sees_norms > (part, partition::data{}),
+            .partition = or_else<shards>(part, partition::data{}),
             .compressor = compressor,
             .initialise = or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),

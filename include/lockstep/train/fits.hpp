@@ -159,10 +159,6 @@ inline constexpr bool norms_take_clip = !(optim::HasNormRule<Optimizer, T> && sy
 template <class Sync, class Partition>
 inline constexpr bool holds_whole_networks =
     !sync::has_worker_weights<Sync> || Partition::shards * Partition::stages == 1;
-/// Norms are those of the tensors of all ranks, and a stage has its own.
-template <class Partition, class Optimizer, class Clip>
-inline constexpr bool partition_takes_norms =
-    Partition::stages == 1 || !(optim::needs_norms<Optimizer> || sync::clips<Clip>);
 /// change all of their weights, for the mean of equal numbers may differ from them in the last bit,
 template <class Sync, class Optimizer>
 inline constexpr bool averages_all_tensors = !sync::has_worker_weights<Sync> || !optim::has_frozen_tensors<Optimizer>;

@@ -61,7 +61,7 @@ struct summary_facts {
     std::size_t threads = 1, batch = 0, lanes = 0;
     std::uint64_t seed = 0;
     std::string optimizer{}, schedule{}, compressor{};
-    std::size_t workers_asked = 0;                        ///< 0: one for each rank
+    std::size_t workers_asked = 0;                        ///< 0: one for each rank, or pipeline
     std::string worker_state{};                           ///< what each of them has
     std::string clip{}, sync{}, algorithms{}, factors{};  ///< empty: none to name
     std::string input{};
@@ -170,9 +170,10 @@ LOCKSTEP_FUNCTION std::string detail::text_of(const summary_facts& of) {
     out += core::text("compressor    ", of.compressor, "\n");
     if (grid.workers > 0)
         out += core::text("workers       ", grid.workers,
-                          of.workers_asked == 0 ? core::text(", one for each rank: .workers = ", grid.workers,
-                                                             " keeps these bits on other numbers of ranks")
-                                                : "",
+                          of.workers_asked == 0
+                              ? core::text(", one for each ", grid.stages > 1 ? "pipeline" : "rank",
+                                           ": .workers = ", grid.workers, " keeps these bits on other numbers of ranks")
+                              : "",
                           ", ", of.worker_state, "\n");
     const auto line = [&](std::string_view name, const std::string& text) {
         if (!text.empty()) out += core::text(name, text, "\n");

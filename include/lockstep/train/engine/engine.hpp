@@ -113,7 +113,7 @@ struct engine {
           run{make_run(*this)},
           strategy{sync::setup<Plan>{plan, stage, peers, replicas, sharing, least_bucket, rule, team, arena,
                                      memory.parts(), memory.inside(), change, capacity, rows.lengths(), false,
-                                     own_layers()}},
+                                     own_layers(), &ranks, partition_type::stages}},
           observed{stage, peers.named("statistics"), rule, team, arena},
           losses{grid, ranks.named("losses")},
           counts{grid, ranks.named("rows")},
