@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -52,6 +53,18 @@ template <class Network>
                       fact.gradient_flops * (fact.learns + (fact.learns && fact.input_learns && fact.parameters > 0)) +
                       8 * static_cast<double>(fact.outputs));
     return out;
+}
+
+/// Into how many micro-batches the minibatch of a pipeline is cut best, by a model: of M, stages wait for (stages - 1)
+/// / M of the time that they compute, and each reads all weights twice, writes their gradient and adds it to others,
+/// some 24 bytes for a parameter, where a core computes 8 operations in the time of a byte. From `stages` to 4
+/// `stages`. `flops`: to train on a sample. `rows`: of the pipeline.
+[[nodiscard, gnu::cold]] inline std::size_t best_micro_batches(double flops, std::size_t parameters, std::size_t rows,
+                                                               std::size_t stages) {
+    const double computing = flops * static_cast<double>(rows), each = 8 * 24 * static_cast<double>(parameters);
+    const double best = std::sqrt(computing * static_cast<double>(stages - 1) / std::max(each, 1.0));
+    return static_cast<std::size_t>(
+        std::clamp(std::round(best), static_cast<double>(stages), 4 * static_cast<double>(stages)));
 }
 
 /// Layers first .. last - 1 of each stage. `first_layers`: those that the second stage and later ones begin with; all

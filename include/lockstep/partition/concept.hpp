@@ -16,6 +16,7 @@ template <class P>
 concept Partition = requires {
     { P::shards } -> std::convertible_to<std::size_t>;
     { P::stages } -> std::convertible_to<std::size_t>;
+    requires(P::shards > 0 && P::stages > 0);
     { P::replicates } -> std::convertible_to<bool>;
     { P::name } -> std::convertible_to<std::string_view>;
 };
@@ -23,12 +24,31 @@ concept Partition = requires {
 /// Layers that the second stage of a pipeline and those after it begin with; all 0: to be chosen.
 template <Partition P>
 [[nodiscard]] constexpr std::array<std::size_t, P::stages - 1> first_layers_of(const P& of) noexcept {
-    if constexpr (requires { of.first_layers; })
+    using layers = std::array<std::size_t, P::stages - 1>;
+    if constexpr (requires {
+                      { of.first_layers } -> std::convertible_to<layers>;
+                  })
         return of.first_layers;
-    else if constexpr (requires { of.inner.first_layers; })
+    else if constexpr (requires {
+                           { of.inner.first_layers } -> std::convertible_to<layers>;
+                       })
         return of.inner.first_layers;
     else
         return {};
+}
+/// The most micro-batches of a pipeline; 0: to be chosen.
+template <Partition P>
+[[nodiscard]] constexpr std::size_t micro_batches_of(const P& of) noexcept {
+    if constexpr (requires {
+                      { of.micro_batches } -> std::convertible_to<std::size_t>;
+                  })
+        return of.micro_batches;
+    else if constexpr (requires {
+                           { of.inner.micro_batches } -> std::convertible_to<std::size_t>;
+                       })
+        return of.inner.micro_batches;
+    else
+        return 0;
 }
 
 }  // namespace lockstep::partition

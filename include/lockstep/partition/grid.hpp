@@ -48,6 +48,8 @@ struct grid {
     [[nodiscard]] constexpr std::size_t shard() const noexcept { return rank % shards; }
     /// or of the list of layers.
     [[nodiscard]] constexpr std::size_t stage() const noexcept { return rank % group_size() / shards; }
+    /// Whether its stage neither begins nor ends a pipeline.
+    [[nodiscard]] constexpr bool is_between() const noexcept { return stage() > 0 && stage() + 1 < stages; }
     /// The replicas of this rank's stage, as ranks that train its layers by data parallelism: those of a group are one.
     [[nodiscard]] constexpr grid of_stage() const noexcept {
         grid out = *this;

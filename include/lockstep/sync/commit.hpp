@@ -25,8 +25,8 @@ struct weights_state {
     bool is_unfinite = false;  ///< or infinite or NaN in places: looked for after a failure
 
     [[nodiscard]] bool is_usable() const noexcept { return !is_torn && !is_unfinite; }
-    /// One sentence for an error. `rank`: this one.
-    [[nodiscard, gnu::cold]] std::string text(std::size_t rank) const;
+    /// One sentence for an error. `rank`: this one. `part`: what it has of the network; empty: all.
+    [[nodiscard, gnu::cold]] std::string text(std::size_t rank, const std::string& part = {}) const;
 };
 
 /// Every rank agrees when it has done all that can fail on it, then meets the others. Where ranks share memory, others
@@ -129,8 +129,9 @@ private:
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION std::string weights_state::text(std::size_t rank) const {
-    const std::string which = core::text("the weights on rank ", rank, " are ");
+LOCKSTEP_FUNCTION std::string weights_state::text(std::size_t rank, const std::string& part) const {
+    const std::string which =
+        core::text("the weights ", part.empty() ? "" : "of " + part + " ", "on rank ", rank, " are ");
     if (is_torn)
         return core::text(which, "unusable: partly those after step ", steps, ", partly newer; make a new trainer");
     if (is_unfinite)

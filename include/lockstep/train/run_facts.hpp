@@ -87,7 +87,7 @@ public:
     [[nodiscard]] report::memory_by_kind memory() const {
         report::memory_by_kind out{
             .weights = (core_->trained_weights().size() + core_->observed.running().size()) * sizeof(T),
-            .gradients = core_->strategy.gradient_numbers() * sizeof(T),
+            .gradients = (core_->strategy.gradient_numbers() + further_gradients()) * sizeof(T),
             .optimizer = core_->strategy.slot_numbers() * sizeof(T),
             .activations = core_->run.memory().bytes,
             .scratch = core_->run.memory().largest_scratch(),
@@ -122,6 +122,11 @@ public:
             for (std::size_t stage = 0; stage < core_->run.layers().size(); ++stage)
                 if (layer < core_->run.layers()[stage].last) return stage;
         return 0;
+    }
+    /// Micro-batches of a step in a pipeline; 1 without stages.
+    [[nodiscard]] std::size_t micro_batches() const {
+        if constexpr (core_type::has_stages) return core_->run.micro_batch_count();
+        return 1;
     }
     /// Whether the layer sends its rows of x and dy in place of its gradient: see plan::factors.
     [[nodiscard]] bool sends_factors(std::size_t layer) const {
@@ -162,6 +167,12 @@ protected:
     /// From the trainer.
     [[gnu::cold]] run_facts(const Plan& plan, const comm::group& ranks, const comm::watched_call& call)
         : core_{std::in_place, plan, ranks, call} {}
+
+    /// Sums of micro-batches, in numbers.
+    [[nodiscard]] std::size_t further_gradients() const {
+        if constexpr (core_type::has_stages) return core_->run.sum_numbers();
+        return 0;
+    }
 
     owned_engine<Plan> core_;  ///< all of the trainer
 

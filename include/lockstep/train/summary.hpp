@@ -58,7 +58,7 @@ struct summary_facts {
     bool is_optimised = true;
     partition::grid grid{};
     std::string_view partition{};
-    std::size_t threads = 1, batch = 0, lanes = 0;
+    std::size_t threads = 1, batch = 0, lanes = 0, micro_batches = 1;
     std::uint64_t seed = 0;
     std::string optimizer{}, schedule{}, compressor{};
     std::size_t workers_asked = 0;                        ///< 0: one for each rank, or pipeline
@@ -93,6 +93,7 @@ template <class Trainer>
                               .threads = plan.threads,
                               .batch = plan.batch,
                               .lanes = plan.lanes,
+                              .micro_batches = of.micro_batches(),
                               .seed = plan.seed,
                               .optimizer = describe(plan.optimizer),
                               .schedule = describe(plan.schedule),
@@ -165,7 +166,11 @@ LOCKSTEP_FUNCTION std::string detail::text_of(const summary_facts& of) {
     out += core::text("\ngrid          ", count(grid.ranks, "rank"), " = ", count(grid.replicas(), "replica"), " x ",
                       grid.stages > 1 ? count(grid.stages, "stage") : count(grid.shards, "shard"), " (", of.partition,
                       "), ", count(of.threads, "thread"), " each\n");
-    out += core::text("minibatch     ", of.batch, " samples in ", count(of.lanes, "lane"), ", seed ", of.seed, "\n");
+    out += core::text("minibatch     ", of.batch, " samples in ", count(of.lanes, "lane"),
+                      grid.stages > 1 ? core::text(", ", of.micro_batches, " micro-batch",
+                                                   of.micro_batches == 1 ? "" : "es", " in a pipeline")
+                                      : "",
+                      ", seed ", of.seed, "\n");
     out += core::text("optimizer     ", of.optimizer, ", rate ", of.schedule, "\n");
     out += core::text("compressor    ", of.compressor, "\n");
     if (grid.workers > 0)

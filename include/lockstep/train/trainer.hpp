@@ -60,11 +60,11 @@ public:
     /// The same; the weights that were here are given back.
     trainer& operator=(trainer&&) noexcept = default;
 
-    /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until`:
-    /// epochs{n}, steps{n} or seconds{s}, counted from where the last fit() stopped, or until_epoch{n} or
-    /// until_step{n}, counted from the start of the run. Returns what it did. `observers`: progress, logs, validate,
-    /// checkpoint. Throws core::interrupted, on all ranks alike, where a signal has ended it (see ls::program).
-    /// Collective.
+    /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt, and the first and
+    /// last stage of a pipeline those of their group. `until`: epochs{n}, steps{n} or seconds{s}, counted from where
+    /// the last fit() stopped, or until_epoch{n} or until_step{n}, counted from the start of the run. Returns what it
+    /// did. `observers`: progress, logs, validate, checkpoint. Throws core::interrupted, on all ranks alike, where a
+    /// signal has ended it (see ls::program). Collective.
     template <class Dataset, class Until, class... Observers>
     report::fit_made fit(const Dataset& set, Until until, Observers&&... observers) {
         if constexpr (check_until<Until>())
@@ -89,8 +89,8 @@ public:
     }
 
     /// The network's outputs for these rows, as an xtensor of rows x the output shape that owns its numbers: include
-    /// lockstep/tensor/xtensor.hpp. Other ranks may bring other numbers of rows. Collective in a model partition and
-    /// where workers have weights of their own (sync::local_sgd), else local.
+    /// lockstep/tensor/xtensor.hpp. Other ranks may bring other numbers of rows. Collective where a partition
+    /// cuts the network and where workers have weights of their own (sync::local_sgd), else local.
     template <class X>
     auto predict(const X& x, const std::source_location& where = std::source_location::current()) {
         static_assert(tensor::has_views<const T>,
@@ -116,7 +116,7 @@ public:
     }
 
     /// All weights of the whole network, layer by layer, on every rank; their mean where workers have some of their
-    /// own. Collective then and in a model partition. Allocates.
+    /// own. Collective then and where a partition cuts the network. Allocates.
     [[nodiscard]] std::vector<T> all_weights(
         const std::source_location& where = std::source_location::current()) const {
         return look("all_weights", where, [&] { return gathered(whole_weights()); });
@@ -259,7 +259,7 @@ private:
         return f();
     }
 
-    /// The weights of the whole network, of those of this rank. Collective in a model partition.
+    /// The weights of the whole network, of those of this rank. Collective where a partition cuts it.
     [[nodiscard]] std::vector<T> gathered(std::span<const T> own) const { return gather_whole(*core_, own); }
     [[nodiscard]] auto weights_now() const {
         return [this] { return gathered(whole_weights()); };

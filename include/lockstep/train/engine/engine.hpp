@@ -117,13 +117,13 @@ struct engine {
           observed{stage, peers.named("statistics"), rule, team, arena},
           losses{grid, ranks.named("losses")},
           counts{grid, ranks.named("rows")},
-          samples{has_stages ? deal::capacity(given.batch, stage, least_rows) : capacity,
+          samples{grid.is_between() ? capacity : deal::capacity(given.batch, stage, least_rows),
                   given.prefetch,
                   team,
                   arena,
                   loss::target_range<loss_type>,
                   capacity},
-          lines{run, grid, group, rows},
+          lines{run, grid, group, rows, team},
           weight_slice{reserve_weights(*this)} {
         arena.allocate();
         run.bind(arena, strategy.thread());
@@ -140,7 +140,6 @@ struct engine {
         ranks.end_together();
     }
     [[gnu::cold]] ~engine() = default;
-
     /// Where this rank fails, all others are told why and fail too; after an error that all have agreed on they go on.
     template <class F>
     decltype(auto) on_all_ranks(const char* name, const std::source_location& where, F&& f) {
@@ -193,7 +192,7 @@ struct engine {
         }
         const std::span<const T> own = trained_weights();
         change.found(kernels::first_non_finite(own) == own.size());
-        rethrow_with(change.state().text(grid.rank));
+        rethrow_with(change.state().text(grid.rank, has_stages ? core::text("stage ", grid.stage()) : std::string{}));
     }
     /// Layers of the network that this rank trains.
     [[nodiscard]] parallel::block own_layers() const noexcept {
@@ -204,12 +203,16 @@ struct engine {
     /// ends one.
     [[nodiscard]] parallel::block rows_to_read(std::size_t of) const noexcept {
         if constexpr (has_stages)
-            if (!run.is_first() && !run.is_last()) return {0, 0};
+            if (grid.is_between()) return {0, 0};
         return deal::own_rows(of, stage, least_rows);
     }
     /// Rows that ranks brought, where this rank needs them: its own, or those of its pipeline. Collective there.
     [[nodiscard]] std::pair<const T*, const label_element*> of_group(const T* x, const label_element* y) {
-        if constexpr (has_stages) return {lines.samples_of_group(x), lines.labels_of_group(y)};
+        if constexpr (has_stages) {
+            x = lines.samples_of_group(x);
+            y = lines.labels_of_group(y);
+            totals.bytes_sent += lines.rows_sent();
+        }
         return {x, y};
     }
     /// What this rank walks over with one of its sets of weights.

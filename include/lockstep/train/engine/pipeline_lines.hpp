@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/gather.hpp"
@@ -31,8 +32,15 @@ class pipeline_lines {
     using label_element = tensor::label_element<Label, T>;
 
 public:
-    [[gnu::cold]] pipeline_lines(run_type& run, const partition::grid& on, const comm::group& group, const deal& rows)
-        : run_{run}, group_{group}, me_{group.rank()}, last_{group.size() - 1}, all_{rows}, rows_{on.of_stage()} {
+    [[gnu::cold]] pipeline_lines(run_type& run, const partition::grid& on, const comm::group& group, const deal& rows,
+                                 parallel::team team)
+        : run_{run},
+          group_{group},
+          team_{team},
+          me_{group.rank()},
+          last_{group.size() - 1},
+          all_{rows},
+          rows_{on.of_stage()} {
         const std::size_t first = on.group_lanes().first;
         for (std::size_t member = 0; member < on.stages; ++member) {
             const auto lanes = on.lanes_of(on.replica() * on.stages + member);
@@ -51,8 +59,14 @@ public:
         rows_.follow(all_);
         run_.train(
             weights, x, rows_, key, observing, before_layer,
-            [&](std::size_t lane, auto out, auto dy) { losses_[lane] = loss(out, labels(y, lane), dy); }, place, done,
-            observed);
+            [&](std::size_t first, const tensor::lane_set& lanes, auto out, auto dy) {
+                parallel::for_each(team_, lanes.count(), [&](std::size_t lane) noexcept {
+                    const auto own = lanes.blocks()[lane];
+                    losses_[first + lane] =
+                        loss(out.part(own.first, own.size()), labels(y, first + lane), dy.part(own.first, own.size()));
+                });
+            },
+            place, done, observed);
         losses_back_->start(losses_, {});
         run_.finish(*losses_back_);
         own_lanes(losses_, 1, own);
@@ -64,7 +78,13 @@ public:
                  const statistics_place<T>& observing, const Take& take) {
         rows_.follow(all_);
         run_.forward(weights, x, rows_, key, observing,
-                     [&](std::size_t lane, auto out) { take(lane, out, y == nullptr ? nullptr : labels(y, lane)); });
+                     [&](std::size_t first, const tensor::lane_set& lanes, auto out) {
+                         for (std::size_t lane = 0; lane < lanes.count(); ++lane) {
+                             const auto own = lanes.blocks()[lane];
+                             take(first + lane, out.part(own.first, own.size()),
+                                  y == nullptr ? nullptr : labels(y, first + lane));
+                         }
+                     });
     }
     /// Rows of the group in a pass, as the first stage and the last one need them.
     [[nodiscard]] const tensor::lane_set& rows() {
@@ -88,6 +108,8 @@ public:
     [[nodiscard]] const label_element* labels_of_group(const label_element* own) {
         return gather_rows(own, last_, tensor::label_size<Label>, labels_);
     }
+    /// Bytes of rows that this rank has sent since the last call.
+    [[nodiscard]] std::size_t rows_sent() noexcept { return std::exchange(sent_, 0); }
     /// The outputs of all rows of the group, which the last stage has, go to the ranks that brought the rows.
     void outputs_back(comm::buffer<T>& all, T* own) const {
         const auto strips = times(all_.members(), output::size);
@@ -117,11 +139,13 @@ private:
         std::copy_n(own, strips[me_].size(), all.data() + (me_ == root ? strips[me_].first : 0));
         comm::operation<U> once{group_, collectives::gather(me_, root, strips)};
         once.run(all, {});
+        sent_ += once.program().sent().elements * sizeof(U);
         return all.data();
     }
 
     run_type& run_;
     comm::group group_;
+    parallel::team team_;
     std::size_t me_, last_;
     const deal& all_;
     deal rows_;
@@ -130,6 +154,7 @@ private:
     std::optional<comm::operation<double>> losses_back_;
     comm::buffer<T> samples_;
     comm::buffer<label_element> labels_;
+    std::size_t sent_ = 0;
 };
 
 /// Of a plan without stages.

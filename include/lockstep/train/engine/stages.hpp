@@ -20,6 +20,15 @@
 
 namespace lockstep::train {
 
+/// The most micro-batches of a group: what the plan says, or by what a step costs.
+template <class Engine>
+[[nodiscard, gnu::cold]] std::size_t micro_batches_of(const Engine& of) {
+    using network = typename Engine::network;
+    if (const std::size_t asked = partition::micro_batches_of(of.plan.partition); asked > 0) return asked;
+    return model::best_micro_batches(network::training_flops, network::parameters,
+                                     (of.plan.batch + of.grid.replicas() - 1) / of.grid.replicas(), of.grid.stages);
+}
+
 /// The network, or what a rank has of it.
 template <class Engine>
 [[nodiscard, gnu::cold]] typename Engine::run_type make_run(Engine& of) {
@@ -30,7 +39,9 @@ template <class Engine>
             of.group,
             model::cut_stages(model::stage_costs<typename Engine::network>(), model::begins_stage<typename Engine::net>,
                               partition::first_layers_of(of.plan.partition)),
+            micro_batches_of(of),
             deal::lane_capacity(of.plan.batch, of.grid, Engine::least_rows),
+            of.grid.stages * of.capacity,
             of.team,
             of.arena};
     else  // step() may fill every rank of a group
