@@ -67,7 +67,7 @@ public:
                 });
             },
             place, done, observed);
-        losses_back_->start(losses_, {});
+        run_.begin(*losses_back_, std::span{losses_});
         run_.finish(*losses_back_);
         own_lanes(losses_, 1, own);
     }

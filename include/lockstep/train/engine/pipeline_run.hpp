@@ -205,6 +205,12 @@ public:
         }
     }
 
+    /// Starts an operation of this rank in the middle of a step.
+    template <class U>
+    void begin(comm::operation<U>& one, std::span<U> data) {
+        const comm::own_turn turn{beside_};
+        one.start(data, {});
+    }
     /// Waits for an operation of this rank, and moves on what else is under way.
     template <class U>
     void finish(comm::operation<U>& one) {
@@ -292,9 +298,7 @@ private:
         return (*arena_)[of[which % of.size()]];
     }
     void start(message& one, std::span<T> data) {
-        if (!one) return;
-        const comm::own_turn turn{beside_};
-        one->start(data, {});
+        if (one) begin(*one, data);
     }
     void receive_values(std::size_t at) {
         if (stage_ > 0 && at < links_.size()) start(links_[at].value_in, memory_of(values_, at));
@@ -331,11 +335,12 @@ private:
             link& here = links_[at];
             const deal& rows = deals_[at];
             wait_for(here.value_in);
-            receive_values(at + 1);
             const T* const from = stage_ > 0 ? memory_of(values_, at).data()
                                              : x + (rows.own().first_row() - deals_[0].own().first_row()) * input::size;
             // What this one overwrites is on its way to the next stage no more.
             if (at >= runs_.size()) wait_for(links_[at - runs_.size()].value_out);
+            // A stage of views has sent what it received: only now its place is free.
+            receive_values(at + 1);
             stage_run& run = *runs_[at % runs_.size()];
             const auto out = run.forward(weights, from, rows, key, observing, hook());
             if (stage_ == last_)
