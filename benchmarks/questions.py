@@ -208,6 +208,24 @@ def workers(run):
 
 
 @question
+def pipelines(run):
+    """When does a pipeline pay?
+    Two stages beside data parallelism on two ranks, batch 128, in turns: on one node, and on two emulated hosts. `speed-up` is over data
+    parallelism; a rank `waits` for others at least that share of its steps. Weights and state have the same bits."""
+    found = []
+    size = run.few("", " --steps 2 --turns 1")
+    for net, links in itertools.product(("dense", "lenet"), ("one node", "10gbit", "1gbit", "100mbit")):
+        where = "scripts/mpirun -n 2 --bind-to core" if links == "one node" else "benchmarks/cluster/run --hosts 2 --rate {links} --pin --"
+        for line in run.records(f"OMP_NUM_THREADS=1 {where} @bench_pipeline --net {{net}}" + size, net=net, links=links):
+            if not line["same_bits"]:
+                run.miss(f"{net}, {links}", "a pipeline has other bits than data parallelism")
+            found.append(line)
+    return """network {net} | links {links} | partition {partition} | micro-batches {micro_batches} | step, ms {step_ms:.1f} |
+        quartiles, ms {low_ms:.1f} to {high_ms:.1f} | speed-up {ratio:.2f} | waits, % {waits:.0%} | sent in a step, kB {kb:.0f} |
+        memory, MB {memory_mb:.1f}""", found
+
+
+@question
 def memory(run):
     """How much memory does a process take?
     Largest resident set after a few steps, one rank and thread; `planned` is what the trainer says."""

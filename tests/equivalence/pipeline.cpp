@@ -77,10 +77,10 @@ auto recipe(const Net& of, const Partition& partition, const machine& on = {}) {
 
 struct outcome {
     std::uint64_t weights = 0, state = 0;
-    std::vector<double> losses;
-    std::vector<float> statistics, all, predictions;
+    std::vector<double> losses{};
+    std::vector<float> statistics{}, all{}, predictions{};
     double test_loss = 0, accuracy = 0, second = 0;
-    std::vector<std::uint64_t> confusion;
+    std::vector<std::uint64_t> confusion{};
     friend bool operator==(const outcome&, const outcome&) = default;
 };
 

@@ -61,9 +61,9 @@ public:
             weights, x, rows_, key, observing, before_layer,
             [&](std::size_t first, const tensor::lane_set& lanes, auto out, auto dy) {
                 parallel::for_each(team_, lanes.count(), [&](std::size_t lane) noexcept {
-                    const auto own = lanes.blocks()[lane];
-                    losses_[first + lane] =
-                        loss(out.part(own.first, own.size()), labels(y, first + lane), dy.part(own.first, own.size()));
+                    const auto part = lanes.blocks()[lane];
+                    losses_[first + lane] = loss(out.part(part.first, part.size()), labels(y, first + lane),
+                                                 dy.part(part.first, part.size()));
                 });
             },
             place, done, observed);
