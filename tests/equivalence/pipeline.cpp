@@ -2,11 +2,14 @@
 // ranks: 8
 // A pipeline of any number of stages has the bits of data parallelism, wherever the network is cut.
 #include <array>
-#include <bit>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "equivalence/shared_folder.hpp"
@@ -108,6 +111,20 @@ outcome run(const Ranks& ranks, const Plan& plan) {
     return out;
 }
 
+/// The loss once more, from a rank that takes its time.
+struct slow_loss {
+    static constexpr std::string_view name = "slow_loss";
+    template <ls::tensor::Shape Output>
+    using label = ls::tensor::classes<Output::size>;
+
+    template <class T, ls::tensor::Shape Output>
+    double operator()(ls::tensor::batch<const T, Output> y,
+                      ls::tensor::targets<label<Output>, T> target) const noexcept {
+        std::this_thread::sleep_for(std::chrono::milliseconds{20});
+        return ls::loss::softmax_cross_entropy{}(y, target, ls::tensor::batch<T, Output>{nullptr, y.rows}, T{1});
+    }
+};
+
 template <std::size_t Stages>
 using stages = part::hybrid<part::data, part::pipeline<Stages>>;
 
@@ -147,6 +164,23 @@ TEST_CASE("wherever a pipeline is cut, its bits are the same") {
             INFO("the second stage begins with layer " << places[i]);
             CHECK(run(group, recipe(deep, stages<2>{{}, part::pipeline<2>{.first_layers = {places[i]}}})) == alone);
         }
+    });
+}
+
+TEST_CASE("a stage of views does not overwrite what it is sending") {
+    // The last stage is slow, and messages of 67 kB wait for it: the second one has the flatten alone, or the relu too.
+    constexpr auto wide = ls::sequential{ls::input<12, 12, 1>, conv<8, 3>{}, relu{}, flatten{}, dense<10>{}};
+    on_groups({3}, [&](const auto& group) {
+        const auto losses_of = [&](std::size_t second) {
+            auto plan = recipe(wide, stages<3>{{}, part::pipeline<3>{.first_layers = {second, 3}, .micro_batches = 9}});
+            plan.batch = count;
+            ls::trainer trainer{group, plan};
+            const auto found = trainer.evaluate(training.set(), slow_loss{});
+            return std::array{found.loss, found["slow_loss"]};
+        };
+        const auto [loss, again] = losses_of(2);
+        CHECK(loss == again);
+        CHECK(std::array{loss, again} == losses_of(1));
     });
 }
 
