@@ -54,7 +54,7 @@ public:
             std::size_t at = network::facts[index].statistics_offset, number = layer::parameters.size();
             for (const auto& one : lockstep::layer_api::statistics_of<layer>) {
                 lockstep::model::initialise(one, arena_[running_].subspan(at, one.size()), 0, one.columns, seed, index,
-                                            number++, lockstep::model::he{}, {0, network::size});
+                                            number++, lockstep::model::he{});
                 at += one.size();
             }
         });

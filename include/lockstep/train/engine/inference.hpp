@@ -214,7 +214,7 @@ private:
         return rows.own();
     }
     [[nodiscard]] bool reads_rows() const noexcept {
-        if constexpr (has_stages) return run.is_first() || run.is_last();
+        if constexpr (has_stages) return !grid.is_between();
         return true;
     }
     /// Lanes whose outputs this rank may have.

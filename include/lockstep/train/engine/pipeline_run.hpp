@@ -81,7 +81,7 @@ public:
     struct times {
         double forward = 0, backward = 0, waiting = 0;
     };
-    /// Of all lanes in flight.
+    /// Of all micro-batches in flight.
     struct memory_facts {
         std::size_t bytes = 0, scratch = 0;
         [[nodiscard]] std::size_t largest_scratch() const noexcept { return scratch; }
@@ -146,8 +146,6 @@ public:
     [[nodiscard]] parallel::block own_layers() const noexcept { return layers_[stage_]; }
     /// Of each stage.
     [[nodiscard]] const std::vector<parallel::block>& layers() const noexcept { return layers_; }
-    [[nodiscard]] bool is_first() const noexcept { return stage_ == 0; }
-    [[nodiscard]] bool is_last() const noexcept { return stage_ == last_; }
     [[nodiscard]] const memory_facts& memory() const noexcept { return memory_; }
     /// Temporary sums of gradients, in numbers.
     [[nodiscard]] std::size_t sum_numbers() const noexcept {

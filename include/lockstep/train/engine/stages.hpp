@@ -48,7 +48,7 @@ template <class Engine>
         return {of.plan.model, of.grid, of.group, of.capacity, Engine::shards * of.capacity, of.team, of.arena};
 }
 
-/// Forward, loss and backward of a pipeline, lane by lane. Returns the learning rate.
+/// Forward, loss and backward of a pipeline, one micro-batch after the other. Returns the learning rate.
 template <class Engine, class Place, class Ready>
 double train_stages(Engine& of, const typename Engine::T* x, const typename Engine::label_element* y,
                     std::uint64_t step, const Place& place, const Ready& ready) {

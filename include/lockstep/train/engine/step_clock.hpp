@@ -6,6 +6,8 @@
 #include <chrono>
 
 #include "lockstep/report/events.hpp"
+#include "lockstep/report/overlap_clock.hpp"
+#include "lockstep/report/recorder.hpp"
 
 namespace lockstep::train {
 
