@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Factors of dense layers that are cut over ranks.
-// build error: lockstep: factors are not defined for dense layers that a model partition has cut; leave .factors or .partition out
+// build error: lockstep: factors are not defined for networks that a partition has cut; leave .factors or .partition out
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A number of ranks where a partition should stand.
-// build error: lockstep: a partition is data\{\}, model<Shards>\{\} or hybrid\{data\{\}, model<Shards>\{\}\}
+// build error: lockstep: a partition is data\{\}, model<Shards>\{\}, pipeline<Stages>\{\} or a hybrid\{data\{\}, ..\} of these
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

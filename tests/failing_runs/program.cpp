@@ -23,6 +23,7 @@
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/pipeline.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/checkpoint.hpp"
@@ -130,6 +131,10 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
     }
     if (place == "predict" || place == "hash" || place == "hybrid")
         return faults::training(world, fault, place, plan(halves), samples{});
+    if (place == "pipeline")
+        return faults::training(world, fault, place,
+                                plan(ls::partition::hybrid{ls::partition::data{}, ls::partition::pipeline<2>{}}),
+                                samples{});
     if (is_fault) return faults::training(world, fault, place, plan(ls::partition::data{}), samples{});
     if (name == "failure_of_another_group") {  // ranks 0 and 1 train, and rank 1 belongs to a group with rank 2 as well
         const boost::mpi::communicator training = world.split(rank < 2 ? 0 : 1);
