@@ -19,9 +19,9 @@ namespace lockstep::partition {
 /// Huang et al. 2019, GPipe). All of a step see the same weights, and their gradients are added along the lane tree:
 /// the bits are those of partition::data. Of M micro-batches a stage waits for (Stages - 1) / (M + Stages - 1) of the
 /// time where all stages take equally long; each of them reads all weights of the stage twice and writes its whole
-/// gradient, which pays where it has many rows or the layers are convolutions. Memory: activations of at most Stages -
-/// s micro-batches, and log2(M) gradients of the stage beside its own. Communication per step: a value and its gradient
-/// at each cut, of each row; beside them, each stage adds its gradients over the groups.
+/// gradient, which costs little where it has many rows or the layers are convolutions. Memory: activations of at most
+/// Stages - s micro-batches, and log2(M) gradients of the stage beside its own. Communication per step: a value and its
+/// gradient at each cut, of each row; beside them, each stage adds its gradients over the groups.
 template <std::size_t Stages>
 struct pipeline {
     static_assert(Stages > 0, "lockstep: a pipeline has at least one stage");
