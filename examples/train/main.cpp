@@ -88,7 +88,7 @@ void interpret(example::options& of, const F& given) {
                     "them"};
     const auto [partition, shards] = cut(of.partition);
     const std::string partitions =
-        "data, model:M or hybrid:M with M shards of each dense layer, or pipeline:S with S stages, for example hybrid:2";
+        "data, model:M or hybrid:M with M shards of each dense layer, or pipeline:S with S stages, such as hybrid:2";
     if (partition == "model" || partition == "hybrid")
         of.shards = read<std::size_t>("--partition", shards, partitions);
     else if (partition == "pipeline")
@@ -221,8 +221,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--partition", of.partition,
-                   "data, model:M or hybrid:M (M ranks share each dense layer), or pipeline:S (S ranks have a part of the "
-                   "layers each); 1 or 2 in this program")
+                   "data, model:M or hybrid:M (M ranks share each dense layer), or pipeline:S (S ranks have a part of "
+                   "the layers each); 1 or 2 in this program")
         ->capture_default_str();
     app.add_option("--compress", of.compress,
                    "gradients: none or one of --list-compressors, such as topk:0.01; with error feedback, which "
