@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -18,8 +19,10 @@
 #include <new>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/kernels/matrix/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -42,6 +45,15 @@ inline double median(std::vector<double> values) {
 inline double quantile(std::vector<double> all, double part) {
     std::sort(all.begin(), all.end());
     return all[static_cast<std::size_t>(part * static_cast<double>(all.size()))];
+}
+
+/// What a user gave an option: a whole number from 1 to a million.
+inline std::size_t whole_number(const std::string& option, const std::string& given) {
+    std::size_t found = 0;
+    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), found);
+    if (error != std::errc{} || end != given.data() + given.size() || found == 0 || found > 1'000'000)
+        lockstep::core::fail(option + " is '" + given + "'", "give a whole number from 1 to 1000000");
+    return found;
 }
 
 /// The parts of a list that commas separate.

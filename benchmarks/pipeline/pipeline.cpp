@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <boost/mpi/collectives.hpp>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -48,13 +47,7 @@ options read(int argc, char** argv) {
     options out;
     for (int i = 1; i < argc; i += 2) {
         const std::string name = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
-        const auto number = [&] {
-            std::size_t found = 0;
-            const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), found);
-            if (error != std::errc{} || end != value.data() + value.size() || found == 0 || found > 1'000'000)
-                ls::core::fail(name + " is '" + value + "'", "give a whole number from 1 to 1000000");
-            return found;
-        };
+        const auto number = [&] { return benchmark::whole_number(name, value); };
         if (name == "--net" && (value == "dense" || value == "lenet"))
             out.net = value;
         else if (name == "--batch")
