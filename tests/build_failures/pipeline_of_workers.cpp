@@ -18,6 +18,9 @@ int main(int argc, char** argv) {
     boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
     boost::mpi::communicator world;
     constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<20>{}, dense<10>{}};
-    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .partition = ls::partition::pipeline<2>{}, .sync = ls::sync::local_sgd{}}};
+    ls::trainer trainer{world, ls::plan{.model = net,
+                                        .loss = ls::loss::softmax_cross_entropy{},
+                                        .partition = ls::partition::pipeline<2>{},
+                                        .sync = ls::sync::local_sgd{}}};
     trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
 }

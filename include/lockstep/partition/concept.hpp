@@ -21,18 +21,22 @@ concept Partition = requires {
     { P::name } -> std::convertible_to<std::string_view>;
 };
 
+/// What cuts the network: the second member of a hybrid partition, else the partition itself.
+template <Partition P>
+[[nodiscard]] constexpr const auto& cutting_part(const P& of) noexcept {
+    if constexpr (requires { of.inner; })
+        return of.inner;
+    else
+        return of;
+}
 /// Layers that the second stage of a pipeline and those after it begin with; all 0: to be chosen.
 template <Partition P>
 [[nodiscard]] constexpr std::array<std::size_t, P::stages - 1> first_layers_of(const P& of) noexcept {
     using layers = std::array<std::size_t, P::stages - 1>;
     if constexpr (requires {
-                      { of.first_layers } -> std::convertible_to<layers>;
+                      { cutting_part(of).first_layers } -> std::convertible_to<layers>;
                   })
-        return of.first_layers;
-    else if constexpr (requires {
-                           { of.inner.first_layers } -> std::convertible_to<layers>;
-                       })
-        return of.inner.first_layers;
+        return cutting_part(of).first_layers;
     else
         return {};
 }
@@ -40,13 +44,9 @@ template <Partition P>
 template <Partition P>
 [[nodiscard]] constexpr std::size_t micro_batches_of(const P& of) noexcept {
     if constexpr (requires {
-                      { of.micro_batches } -> std::convertible_to<std::size_t>;
+                      { cutting_part(of).micro_batches } -> std::convertible_to<std::size_t>;
                   })
-        return of.micro_batches;
-    else if constexpr (requires {
-                           { of.inner.micro_batches } -> std::convertible_to<std::size_t>;
-                       })
-        return of.inner.micro_batches;
+        return cutting_part(of).micro_batches;
     else
         return 0;
 }

@@ -44,9 +44,9 @@ struct grid {
     [[nodiscard]] constexpr std::size_t replicas() const noexcept { return ranks / group_size(); }
     /// Which of them this rank has a part of.
     [[nodiscard]] constexpr std::size_t replica() const noexcept { return rank / group_size(); }
-    /// Which part it has: of the layers that are cut,
+    /// Which part it has of the layers that a model partition cuts.
     [[nodiscard]] constexpr std::size_t shard() const noexcept { return rank % shards; }
-    /// or of the list of layers.
+    /// Which run of the layers it has in a pipeline.
     [[nodiscard]] constexpr std::size_t stage() const noexcept { return rank % group_size() / shards; }
     /// Whether its stage neither begins nor ends a pipeline.
     [[nodiscard]] constexpr bool is_between() const noexcept { return stage() > 0 && stage() + 1 < stages; }

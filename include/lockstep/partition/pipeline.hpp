@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Pipeline parallelism: each rank of a group has a run of the layers, and the lanes of the minibatch go through them
-// one after the other. Models Partition.
+// Pipeline parallelism: each rank of a group has a run of the layers, and micro-batches go through them one after the
+// other. Models Partition.
 // Tested by tests/equivalence/pipeline.cpp.
 
 #include <array>
@@ -14,14 +14,15 @@
 namespace lockstep::partition {
 
 /// Rank s of a group has stage s: weights, gradients, the state of the optimizer and activations of its layers alone.
-/// Lanes are micro-batches, one or several each: a stage gives the output of one to the next stage and computes
-/// another; backward of one begins as soon as the last stage is done with it (1F1B with a flush: Narayanan et al. 2021;
-/// Huang et al. 2019, GPipe). All of a step see the same weights, and their gradients are added along the lane tree:
-/// the bits are those of partition::data. Of M micro-batches a stage waits for (Stages - 1) / (M + Stages - 1) of the
-/// time where all stages take equally long; each of them reads all weights of the stage twice and writes its whole
-/// gradient, which costs little where it has many rows or the layers are convolutions. Memory: activations of at most
-/// Stages - s micro-batches, and log2(M) gradients of the stage beside its own. Communication per step: a value and its
-/// gradient at each cut, of each row; beside them, each stage adds its gradients over the groups.
+/// The minibatch goes through the stages in M micro-batches, of one or several lanes each. A stage gives the output of
+/// one to the next stage and computes another; backward of one begins when the last stage has its loss (1F1B with a
+/// flush: Narayanan et al. 2021; GPipe: Huang et al. 2019). All of a step see the same weights. Their gradients are
+/// added along the lane tree, so the bits are those of partition::data.
+/// Time: a stage waits for (Stages - 1) / (M + Stages - 1) of it where all stages take equally long. A micro-batch
+/// reads all weights of the stage twice and writes its whole gradient, which costs little beside convolutions or many
+/// rows. Memory: activations of at most Stages - s micro-batches, and log2(M) gradients of the stage beside its own.
+/// Communication per step: for each row a value and its gradient at each cut. Each stage adds its gradients over the
+/// groups.
 template <std::size_t Stages>
 struct pipeline {
     static_assert(Stages > 0, "lockstep: a pipeline has at least one stage");

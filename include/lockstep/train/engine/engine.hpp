@@ -202,8 +202,7 @@ struct engine {
     /// Rows of a minibatch that this rank reads of a data set: its own, or those of its pipeline where it begins or
     /// ends one.
     [[nodiscard]] parallel::block rows_to_read(std::size_t of) const noexcept {
-        if constexpr (has_stages)
-            if (grid.is_between()) return {0, 0};
+        if (grid.is_between()) return {0, 0};
         return deal::own_rows(of, stage, least_rows);
     }
     /// Rows that ranks brought, where this rank needs them: its own, or those of its pipeline. Collective there.

@@ -213,10 +213,7 @@ private:
         if constexpr (has_stages) return lines.rows();
         return rows.own();
     }
-    [[nodiscard]] bool reads_rows() const noexcept {
-        if constexpr (has_stages) return !grid.is_between();
-        return true;
-    }
+    [[nodiscard]] bool reads_rows() const noexcept { return !grid.is_between(); }
     /// Lanes whose outputs this rank may have.
     [[nodiscard]] std::size_t lanes_here() const noexcept {
         if constexpr (has_stages) return lines.lanes();
