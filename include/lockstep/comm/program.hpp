@@ -315,7 +315,7 @@ LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const
 
 LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code, bool is_stopped) noexcept {
     if (mine.how() != ending::well) last_words::silence();
-    const watch* const by = ranks_.aborts().watched_by().get();
+    watch* const by = ranks_.aborts().watched_by().get();
     const auto print = [&](const outcome& what) {
         what.print(static_cast<int>(ranks_.rank()), static_cast<int>(ranks_.size()), by);
     };
@@ -328,6 +328,7 @@ LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code, bool is_stoppe
         if (agreement_.wait(mine.how(), is_stopped ? code : 0)) {
             const std::size_t first = agreement_.first_failed();
             if (first == ranks_.size()) core::stop_request::ends();
+            if (by != nullptr) by->glance();  // MPI asks that what others have sent is received before it ends
             if (first == ranks_.rank()) print(mine);
             if (first != ranks_.size()) return 1;
             return code != 0 || agreement_.stopped() == 0 ? code : agreement_.stopped();
