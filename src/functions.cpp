@@ -98,6 +98,7 @@
 #include "lockstep/sync/graph.hpp"
 #include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/sync/norm_tree.hpp"
+#include "lockstep/sync/sequencer.hpp"
 #include "lockstep/sync/tensor_norms.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/tensor/fence.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The messages of one round of a schedule, under way in pieces.
+// The messages of one round of a schedule, under way in pieces, and one message by itself, of tests/mpi/sync_push_pull.
 // Tested by tests/mpi/comm_executor.cpp.
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/comm/send_order.hpp"
@@ -208,6 +209,29 @@ private:
     std::size_t sent_bytes_ = 0;
 };
 
+/// One message in memory of the caller, a `buffer` that stays where it is until the message has come or gone. What is
+/// still under way when it is destroyed is given up, as recall() does.
+class single_message {
+public:
+    single_message() = default;
+    single_message(const single_message&) = delete;
+    single_message& operator=(const single_message&) = delete;
+    ~single_message();
+
+    void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into);
+    void send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what);
+    [[nodiscard]] bool is_under_way() const noexcept { return request_ != MPI_REQUEST_NULL; }
+    /// Makes progress; true when it has come or gone, and where there is none. Throws core::error where MPI did not
+    /// carry it, or it has another length; `what` names the call.
+    [[nodiscard]] bool test(std::string_view what);
+
+private:
+    MPI_Request request_ = MPI_REQUEST_NULL;
+    std::size_t peer_ = 0, self_ = 0;
+    bool sends_ = false;
+    std::span<const std::byte> memory_{};
+};
+
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION flow::~flow() { abandon(); }
@@ -307,6 +331,39 @@ LOCKSTEP_FUNCTION std::size_t flow::peers(std::span<std::size_t> out) const noex
             lose(code, slots_[at], 0);
     }
     return post_result::under_way;
+}
+
+LOCKSTEP_FUNCTION single_message::~single_message() {
+    recall(
+        std::span{&request_, is_under_way() ? std::size_t{1} : 0}, [this](std::size_t) { return !sends_; },
+        [this](std::size_t) { return memory_; });
+}
+
+LOCKSTEP_FUNCTION void single_message::receive(const transport& over, std::size_t from, int tag,
+                                               std::span<std::byte> into) {
+    peer_ = from, self_ = over.rank(), sends_ = false, memory_ = into;
+    check(MPI_Irecv(into.data(), static_cast<int>(into.size()), MPI_BYTE, static_cast<int>(from), tag,
+                    over.communicator(), &request_),
+          "MPI_Irecv");
+}
+
+LOCKSTEP_FUNCTION void single_message::send(const transport& over, std::size_t to, int tag,
+                                            std::span<const std::byte> what) {
+    peer_ = to, self_ = over.rank(), sends_ = true, memory_ = what;
+    check(MPI_Isend(what.data(), static_cast<int>(what.size()), MPI_BYTE, static_cast<int>(to), tag,
+                    over.communicator(), &request_),
+          "MPI_Isend");
+}
+
+LOCKSTEP_FUNCTION bool single_message::test(std::string_view what) {
+    if (!is_under_way()) return true;
+    int done = 0;
+    MPI_Status status;
+    const int code = MPI_Test(&request_, &done, &status);
+    const std::size_t found = code == MPI_SUCCESS && done != 0 && !sends_ ? bytes_in(status) : memory_.size();
+    if (code != MPI_SUCCESS || found != memory_.size()) [[unlikely]]
+        throw lost_message::make(code, sends_, peer_, memory_.size(), found).error(peer_, self_, what);
+    return done != 0;
 }
 
 #endif

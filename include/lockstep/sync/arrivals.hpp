@@ -30,20 +30,24 @@ namespace lockstep::sync {
 
 /// A gradient reaches the server.
 struct arrival {
+    /// That of its place in the list.
+    static constexpr std::uint64_t own_minibatch = std::numeric_limits<std::uint64_t>::max();
+
     std::uint64_t learner = 0;  ///< who made it
     std::uint64_t version = 0;  ///< of which weights: those after so many updates
-    double time = 0;            ///< in the time of a gradient; no part of a recipe
+    double time = 0;  ///< in the time of a gradient, of sync::parameter_server in seconds; no part of a recipe
+    std::uint64_t minibatch = own_minibatch;  ///< of which minibatch of the run, from 0, where one makes an update
     friend bool operator==(const arrival&, const arrival&) = default;
 };
 
-/// The gradients of a run in the order in which they reach the server. As text a line for each: learner, version, time.
-/// A line that begins with '#' is a comment.
+/// The gradients of a run in the order in which they reach the server. As text a line for each: learner, version, time,
+/// and the minibatch where it is another one than that of its place. A line that begins with '#' is a comment.
 struct arrival_list {
     std::vector<arrival> entries{};
     friend bool operator==(const arrival_list&, const arrival_list&) = default;
 
     [[nodiscard, gnu::cold]] std::string text() const;
-    /// Of learners and versions.
+    /// Of learners, versions and minibatches.
     [[nodiscard, gnu::cold]] std::uint64_t hash() const;
     /// Throws core::error, with the name, for what is no such text. Lines may end with a carriage return.
     [[nodiscard, gnu::cold]] static arrival_list parse(std::string_view text,
@@ -52,7 +56,8 @@ struct arrival_list {
     [[nodiscard, gnu::cold]] static arrival_list read(const std::string& path);
     [[gnu::cold]] void write(const std::string& path) const;
     /// Throws core::error where a gradient, of which `per_update` make an update, is of weights that there are not yet,
-    /// or of older ones than the server had when its learner sent the gradient before.
+    /// or of older ones than the server had when its learner sent the gradient before, or names a minibatch where
+    /// several make an update.
     [[gnu::cold]] void check(std::size_t per_update) const;
     /// How many gradients there are of each staleness: updates between the weights that a gradient is of and those that
     /// it changes. Whole updates only.
@@ -91,6 +96,12 @@ public:
     std::span<const arrival> of(std::uint64_t update);
     /// After of(update), before the weights that it makes are there: the weights that a learner is at work on, or none.
     [[nodiscard]] std::uint64_t version_of(std::size_t learner) const noexcept { return learners_[learner].version; }
+    /// Of which minibatch the gradients of this update are.
+    [[nodiscard]] std::uint64_t minibatch_of(std::uint64_t update) const noexcept {
+        if (!list_ || per_update_ != 1 || update >= list_->entries.size()) return update;
+        const std::uint64_t named = list_->entries[update].minibatch;
+        return named == arrival::own_minibatch ? update : named;
+    }
 
 private:
     struct learner_state {
@@ -132,13 +143,23 @@ private:
 
 LOCKSTEP_FUNCTION std::string arrival_list::text() const {
     std::string out;
-    for (const arrival& one : entries) out += core::text(one.learner, " ", one.version, " ", one.time, "\n");
+    std::uint64_t place = 0;
+    for (const arrival& one : entries) {
+        out += core::text(one.learner, " ", one.version, " ", one.time);
+        if (one.minibatch != arrival::own_minibatch && one.minibatch != place) out += core::text(" ", one.minibatch);
+        out += "\n";
+        ++place;
+    }
     return out;
 }
 
 LOCKSTEP_FUNCTION std::uint64_t arrival_list::hash() const {
-    std::uint64_t out = 0;
-    for (const arrival& one : entries) out = core::hash(core::text(one.learner, " ", one.version), out);
+    std::uint64_t out = 0, place = 0;
+    for (const arrival& one : entries) {
+        out = core::hash(core::text(one.learner, " ", one.version), out);
+        if (one.minibatch != arrival::own_minibatch && one.minibatch != place) out = core::mix(out + one.minibatch);
+        ++place;
+    }
     return out;
 }
 
@@ -160,13 +181,16 @@ LOCKSTEP_FUNCTION arrival_list arrival_list::parse(std::string_view text, std::s
         text.remove_prefix(std::min(end + 1, text.size()));
         if (words.ends_with('\r')) words.remove_suffix(1);
         if (words.empty() || words.front() == '#') continue;
-        const std::string_view whole = words, learner = take(words), version = take(words);
+        const std::string_view whole = words, learner = take(words), version = take(words), time = take(words);
         arrival one;
         if (!is_natural(learner, one.learner) || !is_natural(version, one.version) ||
-            !core::read_number(words, one.time) || !std::isfinite(one.time))
+            !core::read_number(time, one.time) || !std::isfinite(one.time) ||
+            (whole.ends_with(' ') || (!words.empty() && !is_natural(words, one.minibatch))))
             core::fail(core::text("line ", line, " of ", name, " is \"", core::excerpt(whole),
                                   "\", no learner, version and time"),
-                       "write three numbers with a space between them, such as 3 17 4.5");
+                       "write three numbers with a space between them, such as 3 17 4.5, and where it is not that of "
+                       "its place the minibatch");
+        if (one.minibatch == out.entries.size()) one.minibatch = arrival::own_minibatch;
         out.entries.push_back(one);
     }
     return out;
@@ -182,7 +206,7 @@ LOCKSTEP_FUNCTION arrival_list arrival_list::read(const std::string& path) {
 LOCKSTEP_FUNCTION void arrival_list::write(const std::string& path) const {
     core::output_file to;
     to.open(path);
-    to.write("# learner, version, time\n" + text());
+    to.write("# learner, version, time, minibatch where it is another one than that of its place\n" + text());
     to.close();
 }
 
@@ -224,6 +248,9 @@ LOCKSTEP_FUNCTION void arrival_list::check(std::size_t per_update) const {
         if (one.version < least[one.learner])
             refuse(" with version ", one.version, ", older than ", least[one.learner],
                    ", the newest when it sent the one before");
+        if (per_update != 1 && one.minibatch != arrival::own_minibatch && one.minibatch != number)
+            refuse(" of minibatch ", one.minibatch, ", where ", per_update,
+                   " of them make an update, each with its part of a minibatch");
         least[one.learner] = newest;
     }
 }

@@ -136,6 +136,10 @@ struct asynchronous {
             base::abandon();
         }
 
+        /// What a measured run took in this step.
+        [[nodiscard]] std::uint64_t minibatch_of(std::uint64_t step) const noexcept {
+            return source_.minibatch_of(step);
+        }
         [[nodiscard]] static std::uint64_t synchronous_steps() noexcept { return 0; }
         [[nodiscard]] std::size_t slot_numbers() const noexcept {
             return base::slot_numbers() + server_.count + copies_.count;

@@ -163,6 +163,13 @@ template <class S>
     requires requires { S::takes_adaptive; }
 inline constexpr bool takes_adaptive<S> = S::takes_adaptive;
 
+/// Within a fit() its ranks compute and send when they are ready: sync::parameter_server.
+template <class S>
+inline constexpr bool is_measured = false;
+template <class S>
+    requires requires { S::is_measured; }
+inline constexpr bool is_measured<S> = S::is_measured;
+
 /// The words of a step, in their order; every rank says them alike. A strategy of one's own derives from owner_updates
 /// and says some of them differently: examples/own_strategy.cpp.
 /// - `begin(step)`: steps count from 0.

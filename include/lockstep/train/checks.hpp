@@ -373,6 +373,13 @@ template <class Plan>
         static_assert(moves,
                       "lockstep: workers with weights of their own average all of them, and freeze keeps some bit for "
                       "bit: use sync::every_step{}, or leave freeze out");
+        constexpr bool serves = server_takes_plan<decltype(of.sync), std::remove_const_t<decltype(part)>,
+                                                  std::remove_const_t<decltype(compressor)>, decltype(net)>;
+        static_assert(
+            serves,
+            "lockstep: learners of sync::parameter_server push gradients of whole networks as they are, and no "
+            "running statistics: use partition::data{}, compress::none{} and layers without statistics, or "
+            "sync::every_step{}");
         auto out = plan{
             .model = net,
             .loss = loss,
@@ -383,8 +390,8 @@ template <class Plan>
             .initialise = or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
-            .sync = or_else < syncs && is_made && promised && agrees && norms && whole && exact &&
-                    moves > (of.sync, sync::every_step{}),
+            .sync = or_else < syncs && is_made && promised && agrees && norms && whole && exact && moves &&
+                    serves > (of.sync, sync::every_step{}),
             .clip = clip,
             .factors = factors,
         };

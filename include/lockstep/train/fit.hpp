@@ -22,6 +22,7 @@
 #include "lockstep/report/observers.hpp"
 #include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/train/engine/engine.hpp"
+#include "lockstep/train/engine/learner.hpp"
 #include "lockstep/train/engine/read_ahead.hpp"
 
 namespace lockstep::train {
@@ -199,15 +200,30 @@ private:
     bool has_order_ = false;
 };
 
+/// Where the minibatch of a step begins in the order of its epoch: where the step does, or where it did in a measured
+/// run that is replayed. Throws core::error where that is in another epoch.
+template <class Plan>
+[[nodiscard]] std::size_t place_of_minibatch(const engine<Plan>& core, const step_place& of, std::size_t n) {
+    const std::uint64_t minibatch = core.minibatch_of(of.step);
+    if (minibatch == of.step) return of.position;
+    const std::size_t batch = core.plan.batch, before = of.position / batch, after = (n - of.position - 1) / batch;
+    if (minibatch + before < of.step || minibatch > of.step + after)
+        core::fail(core::text("step ", of.step + 1, " takes minibatch ", minibatch,
+                              " of the run, in an epoch of minibatches ", of.step - before, " to ", of.step + after),
+                   "replay a list of arrivals with the data set and the batch of its run");
+    return of.position + minibatch * batch - of.step * batch;
+}
+
 /// trainer::fit() with checked types. `self`: what observers are shown.
 template <class Plan, class Trainer, class Dataset, class Until, class... Observers>
 report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
     using clock = std::chrono::steady_clock;
     constexpr bool is_timed = std::is_same_v<Until, report::seconds>;
+    constexpr bool is_measured = sync::is_measured<std::remove_const_t<decltype(core.plan.sync)>>;
     report::check_observers<Trainer, Observers...>();
     const auto called = clock::now();
     core.require_no_fit("fit()");
-    const typename engine<Plan>::fit_guard here{core.is_in_fit};
+    const fit_guard here{core.is_in_fit};
     const std::size_t n = require_samples(set, "fit");
     require_equal(core.ranks, n, "samples to fit");
     agree_on(core.ranks, set);
@@ -277,14 +293,16 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     }
     if (!is_past) core.is_first_fit = false;
     std::uint64_t order_hash = 0;
-    const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
-        if (position == 0) {
-            core.plan.sampler.order(n, epoch, core.plan.seed, core.order);
-            if constexpr (compares_orders) order_hash = hash_of_order(core.order, epoch);
-        }
-        const auto own = core.rows_to_read(std::min(core.plan.batch, n - position));
-        const std::span<const std::uint64_t> rows = std::span{core.order}.subspan(position + own.first, own.size());
-        return core.samples.template read<Dataset>(set, rows, {core.plan.seed, epoch}, ahead);
+    const auto put_in_order = [&](std::uint64_t epoch) {
+        core.plan.sampler.order(n, epoch, core.plan.seed, core.order);
+        if constexpr (compares_orders) order_hash = hash_of_order(core.order, epoch);
+    };
+    const auto load = [&](const step_place& at, bool ahead) {
+        if (at.position == 0) put_in_order(at.epoch);
+        const std::size_t first = place_of_minibatch(core, at, n);
+        const auto own = core.rows_to_read(std::min(core.plan.batch, n - first));
+        const std::span<const std::uint64_t> rows = std::span{core.order}.subspan(first + own.first, own.size());
+        return core.samples.template read<Dataset>(set, rows, {core.plan.seed, at.epoch}, ahead);
     };
     core::stop_request::listener listens;
     std::optional<time_limit::use> limited;
@@ -299,27 +317,53 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     double aside = 0;  // seconds of observers that work on all ranks
     int stop_signal = 0;
     auto& made = core.totals.last_fit = {};
-    while (left > 0) {
-        core.strategy.begin(core.totals.steps);
-        auto data_start = clock::now();
-        core.rows.whole(std::min(core.plan.batch, n - core.position), engine<Plan>::least_rows);
-        const auto [x, y, count] = minibatches.take(core.epoch, core.position, core.samples);
+    const auto compare_order = [&] {
         if constexpr (compares_orders)
             if (core.position == 0) require_same_order(core.ranks, order_hash, n, core.epoch);
-        const std::size_t next = core.position + core.rows.rows();
-        if (left > 1) minibatches.begin(next == n ? core.epoch + 1 : core.epoch, next == n ? 0 : next);
-        core.totals.seconds.data += report::lap(data_start);
-        listens.step_begins(data_start);
-        core.limit.step_begins(data_start);
-        auto event = core.run_step(x, y);
-        if (core.plan.prefetch) {  // observers may read the data set, or evaluate: it is read by one thread at a time
-            auto wait_start = clock::now();
-            minibatches.wait();
-            core.totals.seconds.data += report::lap(wait_start);
+    };
+    const auto make_step = [&] {
+        if constexpr (is_measured) {  // the next update of a round in which ranks do what they are ready for
+            auto& learner = learner_of(core);
+            if (learner.is_idle()) {
+                if (core.position == 0) put_in_order(core.epoch);
+                compare_order();
+                listens.step_begins(clock::now());
+            }
+            const std::uint64_t in_epoch = (n - core.position - 1) / core.plan.batch + 1,
+                                most = core.plan.sync.drain_every;
+            return learner.next(set, std::min({left, in_epoch, most > 0 ? most : in_epoch}));
+        } else {
+            const step_place at{core.epoch, core.position, core.totals.steps};
+            core.strategy.begin(at.step);
+            auto data_start = clock::now();
+            core.rows.whole(std::min(core.plan.batch, n - place_of_minibatch(core, at, n)), engine<Plan>::least_rows);
+            const auto [x, y, count] = minibatches.take(at, core.samples);
+            compare_order();
+            const std::size_t next = core.position + std::min(core.plan.batch, n - core.position);
+            if (left > 1)
+                minibatches.begin({next == n ? core.epoch + 1 : core.epoch, next == n ? 0 : next, at.step + 1});
+            core.totals.seconds.data += report::lap(data_start);
+            listens.step_begins(data_start);
+            core.limit.step_begins(data_start);
+            auto event = core.run_step(x, y);
+            if (core.plan.prefetch) {  // observers may read the data set, or evaluate: one thread reads it at a time
+                auto wait_start = clock::now();
+                minibatches.wait();
+                core.totals.seconds.data += report::lap(wait_start);
+            }
+            return event;
         }
+    };
+    bool is_asked_to_end = false;
+    while (left > 0) {
+        report::step_event event = make_step();
+        const bool is_whole = [&] {  // weights are those after this step
+            if constexpr (is_measured) return learner_of(core).is_idle();
+            return true;
+        }();
         core.epoch_loss += event.loss * static_cast<double>(event.samples);
         core.epoch_samples += event.samples;
-        core.position += event.samples;
+        core.position += std::min(core.plan.batch, n - core.position);
         epoch.loss = core.epoch_loss / static_cast<double>(core.epoch_samples);
         event.ends_epoch = core.position == n;
         if (event.ends_epoch) {
@@ -329,9 +373,12 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         seen += event.samples;
         const auto now = clock::now();
         event.seconds = std::chrono::duration<double>(now - start).count() - aside;
+        if constexpr (is_measured)
+            event.seconds = std::chrono::duration<double>(learner_of(core).began() - start).count() - aside +
+                            learner_of(core).seconds();
         event.samples_per_second = static_cast<double>(seen) / event.seconds;
         listens.step_ends(now);
-        core.limit.step_ends(now);
+        if constexpr (!is_measured) core.limit.step_ends(now);
         stop_signal = event.stop_signal;
         if (stop_signal != 0) listens.stops();
         before.is_left();
@@ -347,10 +394,16 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
         event.spent = core.spent_since();
         goes_on = true;
-        report::each_in_turn([&](auto& one) { goes_on = tell_step(one, core.grid.rank, self, event) && goes_on; },
-                             observers...);
+        report::each_in_turn(
+            [&](auto& one) {
+                if constexpr (report::sees_weights<std::remove_cvref_t<decltype(one)>, Trainer>)
+                    if (!is_whole) return;
+                goes_on = tell_step(one, core.grid.rank, self, event) && goes_on;
+            },
+            observers...);
         if constexpr ((report::ends_at_step<std::remove_const_t<Observers>, Trainer> || ...))
-            if (!all_go_on(core.ranks, goes_on)) left = 0;
+            if (!all_go_on(core.ranks, goes_on)) is_asked_to_end = true;
+        if (is_asked_to_end && is_whole) left = 0;
         if (stop_signal != 0 && core.position != 0) break;
         if (core.position != 0 && left > 0) continue;
         epoch.seconds = report::seconds_since(epoch_start);

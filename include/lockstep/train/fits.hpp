@@ -165,6 +165,11 @@ inline constexpr bool averages_all_tensors = !sync::has_worker_weights<Sync> || 
 /// and average numbers as they are.
 template <class Sync, class Compressor>
 inline constexpr bool averages_exactly = !sync::has_worker_weights<Sync> || std::is_same_v<Compressor, compress::none>;
+/// A learner of a parameter server has a whole network, pushes gradients as they are, and nothing else.
+template <class Sync, class Partition, class Compressor, class Net>
+inline constexpr bool server_takes_plan =
+    !sync::is_measured<Sync> || (Partition::shards * Partition::stages == 1 &&
+                                 std::is_same_v<Compressor, compress::none> && model::network<Net, 1>::statistics == 0);
 /// What an optimizer that proposes needs: workers, whose messages it may want to see,
 template <class Optimizer, class Compressor, class T>
 inline constexpr bool proposes_to_workers =

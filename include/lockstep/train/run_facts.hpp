@@ -138,6 +138,11 @@ public:
     {
         return decltype(core_->plan.compressor.replay)::value_type::of(core_->strategy.choices());
     }
+    /// Which rank's gradient made which update, of which weights and minibatch, from the first step of the run on: of
+    /// sync::parameter_server. `replay` of sync::asynchronous repeats it.
+    [[nodiscard]] auto arrivals() const requires sync::is_measured<decltype(core_type::plan.sync)> {
+        return core_->strategy.arrivals();
+    }
     /// A line for each decision of this run on it.
     [[nodiscard]] const std::vector<std::string>& compression_decisions() const requires
         compress::adapts<typename core_type::compressor_type>

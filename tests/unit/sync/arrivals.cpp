@@ -151,15 +151,28 @@ TEST_CASE("sync/arrivals: lists that no run can have made are refused with their
         CHECK_THROWS_WITH((arrival_source{arrival_list::parse(text), 2}), Catch::Contains(why));
     };
     refused("0 0 1\n1 0\n", "line 2 of a list of arrivals is \"1 0\", no learner, version and time");
-    refused("0 0 1 7\n", "line 1 of a list of arrivals is");
-    for (const char* line :
-         {"0 0 nan\n", "3 174.5\n", "3 17.5\n", "3 1-2\n", "1 2.5e3\n", "0 0 1 \n", "0  0 1\n", "0 0\n"})
+    refused("0 0 1 7\n", "gradient 0 of learner 0 of minibatch 7, where 2 of them make an update");
+    for (const char* line : {"0 0 nan\n", "3 174.5\n", "3 17.5\n", "3 1-2\n", "1 2.5e3\n", "0 0 1 \n", "0  0 1\n",
+                             "0 0\n", "0 0 1 x\n", "0 0 1 -2\n", "0 0 1 2 3\n", "0 0 1 2 \n", "0 0 1  2\n"})
         refused(line, "line 1 of a list of arrivals is");
     refused("-1 0 1\n", "line 1 of a list of arrivals is");
     refused("0 0 1\n1 1 2\n", "gradient 1 of learner 1 with version 1, where the newest is 0");
     refused("0 0 1\n1 0 2\n1 1 3\n0 0 4\n0 0 5\n",
             "gradient 4 of learner 0 with version 0, older than 1, the newest when it sent the one before");
     refused("9999999999 0 1\n", "of learner 9999999999, where numbers below 1048576 are possible");
+}
+
+TEST_CASE("sync/arrivals: a list names minibatches where they are not those of their places", "[sync]") {
+    const arrival_list list{{{.learner = 1, .minibatch = 2}, {.learner = 0}, {.learner = 2, .minibatch = 0}}};
+    CHECK(list.text() == "1 0 0 2\n0 0 0\n2 0 0 0\n");
+    CHECK(arrival_list::parse(list.text()) == list);
+    CHECK(arrival_list::parse("1 0 0 2\n0 0 0 1\n2 0 0 0\n") == list);
+    CHECK(list.hash() != arrival_list::parse("1 0 0\n0 0 0\n2 0 0\n").hash());
+    arrival_source source{list, 1};
+    CHECK(source.minibatch_of(0) == 2);
+    CHECK(source.minibatch_of(1) == 1);
+    CHECK(source.minibatch_of(2) == 0);
+    CHECK(source.minibatch_of(3) == 3);  // which the list has not
 }
 
 TEST_CASE("sync/arrivals: models that make no sense are refused with their values", "[sync]") {

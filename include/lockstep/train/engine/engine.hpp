@@ -168,14 +168,6 @@ struct engine {
             fail_for_good(stays_failed);
         }
     }
-    /// As long as it lives, a fit() is under way.
-    struct fit_guard {
-        bool& is_in_fit;
-        explicit fit_guard(bool& of) : is_in_fit{of} { is_in_fit = true; }
-        fit_guard(const fit_guard&) = delete;
-        fit_guard& operator=(const fit_guard&) = delete;
-        ~fit_guard() { is_in_fit = false; }
-    };
     /// Throws core::error for what an observer may not call.
     [[gnu::cold]] void require_no_fit(std::string_view what) const {
         if (is_in_fit)
@@ -290,6 +282,7 @@ struct engine {
     /// One step on the rows of the deal: forward, loss, backward, commit.
     report::step_event run_step(const T* x, const label_element* y) {
         const std::uint64_t step = totals.steps;
+        minibatch = minibatch_of(step);
         const auto turns = strategy.step_in_turns();
         losses.clear();
         double rate = 0;
@@ -399,7 +392,12 @@ struct engine {
     /// Samples of the data set that `position` counts in; 0: fit() has seen none.
     [[nodiscard]] std::size_t samples_of_set() const noexcept { return order.empty() ? restored_set : order.size(); }
 
-    [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan.seed, totals.steps, mode}; }
+    [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan.seed, minibatch, mode}; }
+    /// Of the run, which a step is to train on: its own, or that of a measured run that is replayed.
+    [[nodiscard]] std::uint64_t minibatch_of(std::uint64_t step) const noexcept {
+        if constexpr (requires { strategy.minibatch_of(step); }) return strategy.minibatch_of(step);
+        return step;
+    }
     /// Those that are here; complete() of the strategy brings what is under way. `set`: of which worker of this rank,
     /// where each has some.
     [[nodiscard]] std::span<T> weights(std::size_t set = 0) noexcept {
@@ -479,6 +477,7 @@ struct engine {
     tensor::slice<T> weight_slice;
     std::vector<std::uint64_t> order;  // of the samples of an epoch
     std::uint64_t epoch = 0;
+    std::uint64_t minibatch = 0;  // of the step that runs
     std::size_t position = 0;
     double epoch_loss = 0;            // of the epoch: the sum over the samples that are done ..
     std::size_t epoch_samples = 0;    // .. of which these are known: of an old checkpoint there are less

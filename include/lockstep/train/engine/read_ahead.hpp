@@ -95,9 +95,16 @@ private:
     std::thread thread_;  // last: it uses the others
 };
 
-/// The minibatches of a fit, one after the other. `load(epoch, position, ahead)` reads the one that begins at this
-/// position of the epoch's order: in take(), or since begin() on a thread that lives as long as this object. An error
-/// of a minibatch that is read ahead is thrown by the take() that wanted it.
+/// A step of a fit: its place in the data set, and its number in the run.
+struct step_place {
+    std::uint64_t epoch = 0;
+    std::size_t position = 0;  ///< samples of the epoch that are done before it
+    std::uint64_t step = 0;
+};
+
+/// The minibatches of a fit, one after the other. `load(place, ahead)` reads that of a step: in take(), or since
+/// begin() on a thread that lives as long as this object. An error of a minibatch that is read ahead is thrown by the
+/// take() that wanted it.
 template <class Load>
 class read_ahead {
 public:
@@ -108,8 +115,8 @@ public:
 
     /// `rooms.swap()` is called where the minibatch lies in the spare room.
     template <class Rooms>
-    [[nodiscard]] auto take(std::uint64_t epoch, std::size_t position, Rooms& rooms) {
-        if (!begun_) return load_(epoch, position, false);
+    [[nodiscard]] auto take(const step_place& place, Rooms& rooms) {
+        if (!begun_) return load_(place, false);
         begun_ = false;
         thread_->end();
         rooms.swap();
@@ -117,15 +124,14 @@ public:
     }
 
     /// The next minibatch that will be taken. Does nothing where there is no thread.
-    void begin(std::uint64_t epoch, std::size_t position) {
+    void begin(const step_place& place) {
         if (!thread_) return;
-        epoch_ = epoch;
-        position_ = position;
+        place_ = place;
         begun_ = true;
         thread_->begin(
             [](void* of) {
                 auto& me = *static_cast<read_ahead*>(of);
-                me.next_ = me.load_(me.epoch_, me.position_, true);
+                me.next_ = me.load_(me.place_, true);
             },
             this);
     }
@@ -136,10 +142,9 @@ public:
 
 private:
     const Load& load_;
-    std::uint64_t epoch_ = 0;
-    std::size_t position_ = 0;
+    step_place place_;
     bool begun_ = false;
-    decltype(std::declval<const Load&>()(std::uint64_t{}, std::size_t{}, true)) next_{};
+    decltype(std::declval<const Load&>()(step_place{}, true)) next_{};
     std::optional<side_thread> thread_;  // last: it uses the others
 };
 

@@ -59,6 +59,15 @@ template <class Network, class T>
                "use a lower learning rate or a warm-up, or scale the data");
 }
 
+/// As long as it lives, a fit() is under way: observers may not begin another one.
+struct fit_guard {
+    bool& is_in_fit;
+    explicit fit_guard(bool& of) : is_in_fit{of} { is_in_fit = true; }
+    fit_guard(const fit_guard&) = delete;
+    fit_guard& operator=(const fit_guard&) = delete;
+    ~fit_guard() { is_in_fit = false; }
+};
+
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION void refuse_step(sync::commit& change, std::string_view problem, std::uint64_t step) {

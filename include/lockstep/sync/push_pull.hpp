@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Messages of a parameter server whose strips lie on all ranks: gradients are pushed, weights pulled, and rank 0 says
+// in which order.
+// Tested by tests/mpi/sync_push_pull.cpp.
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lockstep/comm/buffer.hpp"
+#include "lockstep/comm/flow.hpp"
+#include "lockstep/comm/group.hpp"
+#include "lockstep/comm/watch/watched_collective.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/sync/sequencer.hpp"
+
+namespace lockstep::sync {
+
+/// Every rank is a learner, and the server of a strip of the weights. A learner that has a gradient tells rank 0, which
+/// tells all ranks whose turn it is; each server makes the updates in that order, and sends a learner that starts its
+/// strip as it is then: what a learner has read is one version of all weights. A round begins and ends on all ranks
+/// together; in between nothing waits for a slower learner but where its bound says so. Servers work in serve(), which
+/// learners call between layers, or a thread of its own while they are computed. Memory: 3 n numbers, and 2 of the
+/// strip for each learner. Cost of a gradient: n numbers to the servers and n back, and a message of 0.7 KB from rank 0
+/// to each rank.
+template <class T>
+class push_pull {
+public:
+    /// Collective: all ranks make it in the same order as their operations.
+    [[gnu::cold]] push_pull(const comm::group& ranks, std::size_t n)
+        : ranks_{ranks},
+          what_{ranks.aborts().watched_by(),
+                {.group = ranks.record().id,
+                 .number = ranks.next_number(),
+                 .elements = n,
+                 .unit = comm::unit_of<T>,
+                 .kind = comm::short_name{"a round"},
+                 .what = comm::short_name{"parameter server"}}},
+          strip_{parallel::split(n, ranks.size(), ranks.rank())},
+          gradient_(n),
+          pulled_(n),
+          served_(strip_.size()),
+          told_(ranks.size()),
+          notes_(ranks.size()),
+          orders_(ranks.size()),
+          pushes_(ranks.size()),
+          pulls_(ranks.size()),
+          from_(ranks.size()),
+          to_(ranks.size()),
+          note_messages_(ranks.size()),
+          order_messages_(ranks.size()) {
+        if (n > std::numeric_limits<int>::max() / sizeof(T))
+            core::fail(core::text("a parameter server has ", n, " weights of ", sizeof(T), " bytes"),
+                       "use sync::every_step, whose messages are cut in pieces");
+        for (int& tag : tags_) tag = ranks.tag_of(ranks.next_number(), what_->fingerprint);
+        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+            strips_.push_back(parallel::split(n, ranks.size(), rank));
+            pushed_.emplace_back(rank == me() ? 0 : strip_.size());
+            answers_.emplace_back(rank == me() ? 0 : strip_.size());
+        }
+    }
+
+    /// The numbers whose updates this rank makes.
+    [[nodiscard]] parallel::block strip() const noexcept { return strip_; }
+
+    /// A round of `count` updates with minibatches `first` ..; `weights` are those after `first` updates, all of them,
+    /// alike on all ranks.
+    void begin(std::span<const T> weights, std::uint64_t first, std::uint64_t count,
+               std::optional<std::uint64_t> bound) {
+        ++what_->runs;
+        began_ = clock::now();
+        std::copy_n(weights.data() + strip_.first, strip_.size(), served_.data());
+        events_.clear();
+        handled_ = 0;
+        is_over_ = has_task_ = has_pushed_ = false;
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+            if (rank != me() && !from_[rank].is_under_way()) receive_gradient(rank);
+        receive_weights();
+        if (me() != 0) {
+            if (!order_messages_[me()].is_under_way()) receive_orders();
+            return;
+        }
+        std::ranges::fill(told_, 0);
+        for (std::size_t rank = 1; rank < ranks_.size(); ++rank)
+            if (!note_messages_[rank].is_under_way()) receive_note(rank);
+        desk_.begin(ranks_.size(), first, count, bound);
+        desk_.start_all(0);
+    }
+
+    /// Takes what has come, and does what a server does: update(strip, gradient of the strip, number of the update)
+    /// changes the weights of the strip. Does not wait.
+    template <class Update>
+    void serve(const Update& update) {
+        if (events_.empty() && what_->runs == 0) return;
+        me() == 0 ? order() : hear();
+        for (; handled_ < events_.size(); ++handled_) {
+            const server_event& one = events_[handled_];
+            if (one.what == server_event::kind::start) {
+                if (!answer(one.learner)) break;
+                if (one.learner != me()) continue;
+                task_ = one.gradient;
+                has_task_ = true;
+            } else if (one.what == server_event::kind::update) {
+                const bool is_mine = one.learner == me();
+                if (is_mine ? !has_pushed_ : !has_come(from_[one.learner])) break;
+                update(std::span<T>{served_},
+                       is_mine ? std::span<const T>{gradient_}.subspan(strip_.first, strip_.size())
+                               : std::span<const T>{pushed_[one.learner]},
+                       one.version);
+                is_mine ? void(has_pushed_ = false) : receive_gradient(one.learner);
+            } else {
+                is_over_ = true;
+            }
+        }
+        for (auto& one : pushes_) (void)one.test(name);
+    }
+
+    /// Serves until this learner has a minibatch to work on, or the round is over: false.
+    template <class Update>
+    [[nodiscard]] bool wait_for_task(const Update& update) {
+        for (comm::backoff waiting{pending()};;) {
+            serve(update);
+            if (has_task_ && weights_are_here()) {
+                has_task_ = false;
+                return true;
+            }
+            if (is_over_ && all_is_told()) return false;
+            waiting.wait(ranks_.aborts());
+        }
+    }
+    /// What this learner works on: its minibatch and the version of its weights.
+    [[nodiscard]] const sent_gradient& task() const noexcept { return task_; }
+    /// Its weights, which are whole.
+    [[nodiscard]] std::span<const T> weights() const noexcept { return pulled_; }
+    /// Where it puts its gradient before push().
+    [[nodiscard]] std::span<T> gradient() noexcept { return gradient_; }
+    /// The gradient of the task sets off.
+    void push(const sent_gradient& what) {
+        has_pushed_ = true;
+        receive_weights();
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+            if (rank == me() || strips_[rank].empty()) continue;
+            pushes_[rank].send(over(), rank, tags_[gradients],
+                               std::as_bytes(std::span{gradient_}.subspan(strips_[rank].first, strips_[rank].size())));
+            bytes_ += strips_[rank].size() * sizeof(T);
+        }
+        if (me() == 0) {
+            desk_.sent(0, what, seconds());
+            return;
+        }
+        notes_[me()] = what;
+        note_messages_[me()].send(over(), 0, tags_[learners], bytes_of(notes_[me()]));
+        bytes_ += sizeof what;
+    }
+    /// On rank 0: no further minibatch is handed out.
+    void stop() noexcept { desk_.stop(); }
+
+    /// After the round: all that has happened in it, alike on all ranks.
+    [[nodiscard]] std::span<const server_event> events() const noexcept { return events_; }
+    /// The weights of the strip after it.
+    [[nodiscard]] std::span<const T> served() const noexcept { return served_; }
+    /// How many messages have come to this rank so far.
+    [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
+    /// Sent by this rank so far.
+    [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_; }
+    /// Reserved for messages, in bytes.
+    [[nodiscard]] std::size_t message_bytes() const noexcept {
+        return (gradient_.size() + pulled_.size() + served_.size() * (2 * ranks_.size() - 1)) * sizeof(T);
+    }
+
+private:
+    using clock = std::chrono::steady_clock;
+    enum tag_of : std::uint8_t { gradients, weights_back, learners, orders };
+    static constexpr const char* name = "a round of a parameter server";
+
+    struct order_list {
+        std::uint64_t count = 0;
+        std::array<server_event, 8> events{};
+    };
+
+    [[nodiscard]] std::size_t me() const noexcept { return ranks_.rank(); }
+    [[nodiscard]] const comm::transport& over() const noexcept { return ranks_.over(); }
+    [[nodiscard]] double seconds() const { return std::chrono::duration<double>(clock::now() - began_).count(); }
+    template <class U>
+    [[nodiscard]] static std::span<std::byte> bytes_of(U& one) noexcept {
+        return std::as_writable_bytes(std::span{&one, 1});
+    }
+    [[nodiscard]] static std::span<std::byte> bytes_of(comm::buffer<T>& all) noexcept {
+        return std::as_writable_bytes(std::span{all});
+    }
+    [[nodiscard]] bool has_come(comm::single_message& one) {
+        const bool was_under_way = one.is_under_way(), out = one.test(name);
+        if (was_under_way && out) ++received_;
+        return out;
+    }
+
+    void receive_gradient(std::size_t rank) {
+        if (!strip_.empty()) from_[rank].receive(over(), rank, tags_[gradients], bytes_of(pushed_[rank]));
+    }
+    void receive_weights() {
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+            if (rank != me() && !strips_[rank].empty() && !pulls_[rank].is_under_way())
+                pulls_[rank].receive(
+                    over(), rank, tags_[weights_back],
+                    std::as_writable_bytes(std::span{pulled_}.subspan(strips_[rank].first, strips_[rank].size())));
+    }
+    void receive_note(std::size_t rank) {
+        note_messages_[rank].receive(over(), rank, tags_[learners], bytes_of(notes_[rank]));
+    }
+
+    /// A server sends its strip to a learner that starts. False: the one before has not gone yet.
+    [[nodiscard]] bool answer(std::size_t learner) {
+        if (learner == me()) {
+            std::copy_n(served_.data(), served_.size(), pulled_.data() + strip_.first);
+            return true;
+        }
+        if (!to_[learner].test(name)) return false;
+        if (strip_.empty()) return true;
+        std::ranges::copy(served_, answers_[learner].begin());
+        to_[learner].send(over(), learner, tags_[weights_back], std::as_bytes(std::span{answers_[learner]}));
+        bytes_ += served_.size() * sizeof(T);
+        return true;
+    }
+
+    void receive_orders() { order_messages_[me()].receive(over(), 0, tags_[orders], bytes_of(orders_[me()])); }
+
+    /// Rank 0: hears of gradients, and tells all ranks what comes next.
+    void order() {
+        for (std::size_t rank = 1; rank < ranks_.size(); ++rank)
+            if (has_come(note_messages_[rank])) {
+                const sent_gradient what = notes_[rank];
+                receive_note(rank);
+                desk_.sent(rank, what, seconds());
+            }
+        const auto all = desk_.events();
+        events_.insert(events_.end(), all.begin() + static_cast<std::ptrdiff_t>(events_.size()), all.end());
+        for (std::size_t rank = 1; rank < ranks_.size(); ++rank) {
+            if (told_[rank] == events_.size() || !order_messages_[rank].test(name)) continue;
+            order_list& out = orders_[rank];
+            out.count = std::min(events_.size() - told_[rank], out.events.size());
+            std::copy_n(events_.data() + told_[rank], out.count, out.events.begin());
+            told_[rank] += out.count;
+            order_messages_[rank].send(over(), rank, tags_[orders], bytes_of(out));
+            bytes_ += sizeof out;
+        }
+    }
+    /// Other ranks hear of it. Not of the next round, whose begin() is to come.
+    void hear() {
+        while (order_messages_[me()].is_under_way() && has_come(order_messages_[me()])) {
+            const auto heard = std::span{orders_[me()].events}.first(orders_[me()].count);
+            events_.insert(events_.end(), heard.begin(), heard.end());
+            if (heard.back().what != server_event::kind::end) receive_orders();
+        }
+    }
+    [[nodiscard]] bool weights_are_here() {
+        bool out = me() == 0 || note_messages_[me()].test(name);
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+            out = has_come(pulls_[rank]) && pushes_[rank].test(name) && out;
+        return out;
+    }
+    [[nodiscard]] bool all_is_told() {
+        bool out = true;
+        for (std::size_t rank = 1; me() == 0 && rank < ranks_.size(); ++rank)
+            out = told_[rank] == events_.size() && order_messages_[rank].test(name) && out;
+        return out;
+    }
+
+    [[nodiscard]] comm::pending_operation pending() const noexcept {
+        return {.what = &*what_,
+                .in = &ranks_.record(),
+                .self = this,
+                .peers = [](const void* self,
+                            std::span<std::size_t> out) { return static_cast<const push_pull*>(self)->waits_for(out); },
+                .progress = [](const void* of) { return static_cast<const push_pull*>(of)->received_; },
+                .of = this};
+    }
+    /// Of a learner with a task: servers whose weights have not come; else rank 0, and on it all others.
+    [[nodiscard]] std::size_t waits_for(std::span<std::size_t> out) const {
+        std::size_t count = 0;
+        for (std::size_t rank = 0; rank < ranks_.size() && count < out.size(); ++rank)
+            if (rank != me() && (has_task_ ? pulls_[rank].is_under_way() : rank == 0 || me() == 0)) out[count++] = rank;
+        return count;
+    }
+
+    comm::group ranks_;
+    comm::watched_collective what_;
+    std::array<int, 4> tags_{};
+    parallel::block strip_;
+    std::vector<parallel::block> strips_;
+    clock::time_point began_{};
+    sequencer desk_;                    // on rank 0
+    std::vector<server_event> events_;  // of the round, as far as this rank has heard
+    std::size_t handled_ = 0;           // of them, as a server
+    bool is_over_ = false, has_task_ = false, has_pushed_ = false;
+    sent_gradient task_{};
+    std::uint64_t received_ = 0;
+    std::size_t bytes_ = 0;
+
+    // Memory comes before the messages that use it.
+    comm::buffer<T> gradient_, pulled_, served_;
+    std::vector<comm::buffer<T>> pushed_, answers_;  // by learner: a gradient of the strip, its weights
+    std::vector<std::size_t> told_;                  // events that rank 0 has sent to a rank
+    comm::buffer<sent_gradient> notes_;              // what each rank tells rank 0,
+    comm::buffer<order_list> orders_;                // and hears from it
+    std::vector<comm::single_message> pushes_, pulls_, from_, to_, note_messages_, order_messages_;
+};
+
+}  // namespace lockstep::sync

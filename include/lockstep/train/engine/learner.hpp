@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A rank as a learner of a parameter server: rounds in which it takes minibatches, pushes gradients and makes updates
+// of its strip, while others do the same.
+// Tested by tests/equivalence/parameter_server.cpp.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <vector>
+
+#include "lockstep/collectives/all_gather.hpp"
+#include "lockstep/comm/buffer.hpp"
+#include "lockstep/comm/executor.hpp"
+#include "lockstep/comm/progress_thread.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/report/events.hpp"
+#include "lockstep/sync/push_pull.hpp"
+#include "lockstep/tensor/state.hpp"
+#include "lockstep/train/engine/engine.hpp"
+
+namespace lockstep::train {
+
+/// Beside the trainer of all ranks there is one of this rank alone, which computes gradients over whole minibatches and
+/// has slots for all numbers, of which those of the own strip are used. After a round the trainer of all ranks has the
+/// weights and slots, as after so many steps of its own. Memory: that of a trainer of one rank, and of push_pull.
+/// Collective but for next() within a round.
+template <class Plan>
+class learner {
+    using core_type = engine<Plan>;
+    using T = typename core_type::T;
+    using network = typename core_type::network;
+    using clock = std::chrono::steady_clock;
+    static constexpr std::size_t n = network::parameters_here, slots = core_type::types::optimizer::slot_count;
+
+public:
+    [[gnu::cold]] explicit learner(core_type& of)
+        : core_{of},
+          wires_{of.ranks, n},
+          alone_{of.plan, nobody_, comm::watched_call{nobody_.aborts(), "learner", std::source_location::current()}},
+          slots_(slots * n) {
+        const bool has_thread = core_.plan.progress_thread && core_.ranks.size() > 1;
+        alone_.strategy.learns_for(wires_.gradient(), this, [](void* self) {
+            if (auto& me = *static_cast<learner*>(self); me.thread_ == nullptr) me.serve();
+        });
+        if (has_thread)
+            thread_ = std::make_unique<comm::progress_thread>(
+                [](void* self) {
+                    auto& me = *static_cast<learner*>(self);
+                    const std::uint64_t before = me.wires_.received();
+                    me.serve();
+                    return me.wires_.received() != before ? comm::progress_thread::outcome::moved
+                                                          : comm::progress_thread::outcome::nothing_came;
+                },
+                this);
+    }
+    learner(const learner&) = delete;
+    learner& operator=(const learner&) = delete;
+    ~learner() = default;
+
+    /// Whether all updates of the last round have been told.
+    [[nodiscard]] bool is_idle() const noexcept { return told_ == updates_.size(); }
+    /// When the round began.
+    [[nodiscard]] clock::time_point began() const noexcept { return began_; }
+    /// Seconds since then of the update that was told last.
+    [[nodiscard]] double seconds() const noexcept { return updates_[told_ - 1].seconds; }
+
+    /// One more update of the run: the next of the round, or the first of a new one of at most `count` steps, which
+    /// begins at the trainer's place in an epoch of this set. What the trainer counts is counted here.
+    template <class Dataset>
+    [[nodiscard]] report::step_event next(const Dataset& set, std::uint64_t count) {
+        if (is_idle()) run_round(set, count);
+        const sync::server_event& one = updates_[told_++];
+        core_.totals.steps = one.version + 1;
+        core_.totals.samples += one.gradient.samples;
+        ++core_.totals.timed_steps;
+        core_.totals.timed_samples += one.gradient.samples;
+        report::step_event out{.step = core_.totals.steps,
+                               .epoch = core_.epoch + 1,
+                               .samples = one.gradient.samples,
+                               .loss = one.gradient.loss,
+                               .rate = static_cast<double>(core_.plan.schedule(one.version))};
+        if (is_idle()) out.stop_signal = signal_, out.time_is_over = time_is_over_;
+        return out;
+    }
+
+private:
+    template <class Dataset>
+    void run_round(const Dataset& set, std::uint64_t count) {
+        core_.strategy.complete();
+        std::ranges::copy(core_.weights(), alone_.weights().begin());
+        gather_slots();
+        began_ = clock::now();
+        time_is_over_ = false;
+        const std::uint64_t first = core_.totals.steps;
+        const std::size_t sent = wires_.bytes_sent();
+        wires_.begin(alone_.weights(), first, count, core_.plan.sync.bound);
+        const auto serving = [this](auto... what) { update(what...); };
+        double waited = 0;
+        for (;;) {
+            const auto since = clock::now();
+            const bool has_task = wires_.wait_for_task(serving);
+            waited += report::seconds_since(since);
+            if (!has_task) break;
+            compute(set, first);
+        }
+        take_over(first, waited);
+        core_.totals.bytes_sent += wires_.bytes_sent() - sent;
+    }
+
+    /// The thread serves as long as it lives.
+    class lent_turn {
+    public:
+        explicit lent_turn(comm::progress_thread* to) : to_{to} {
+            if (to_ != nullptr) to_->lend();
+        }
+        lent_turn(const lent_turn&) = delete;
+        lent_turn& operator=(const lent_turn&) = delete;
+        ~lent_turn() {
+            if (to_ != nullptr) to_->pause();
+        }
+        /// Throws what the thread has thrown.
+        void end() {
+            if (to_ != nullptr) to_->take();
+        }
+
+    private:
+        comm::progress_thread* to_;
+    };
+
+    /// The gradient of the minibatch that this rank has taken.
+    template <class Dataset>
+    void compute(const Dataset& set, std::uint64_t first) {
+        const sync::sent_gradient task = wires_.task();
+        std::ranges::copy(wires_.weights(), alone_.weights().begin());
+        lent_turn serving{thread_.get()};
+        auto reading = clock::now();
+        const std::size_t place = core_.position + (task.minibatch - first) * core_.plan.batch,
+                          size = std::min(core_.plan.batch, core_.order.size() - place);
+        alone_.totals.steps = task.minibatch;
+        alone_.epoch = core_.epoch;
+        alone_.strategy.begin(task.minibatch);
+        alone_.rows.whole(size, core_type::least_rows);
+        const auto rows = alone_.samples.template read<Dataset>(set, std::span{core_.order}.subspan(place, size),
+                                                                {core_.plan.seed, core_.epoch}, false);
+        alone_.totals.seconds.data += report::lap(reading);
+        core_.limit.step_begins(clock::now());
+        const report::step_event made = alone_.run_step(rows.x, rows.y);
+        core_.limit.step_ends(clock::now());
+        serving.end();
+        if (core_.grid.rank == 0 && core_.limit.is_set() && core_.limit.is_over(clock::now(), 1)) {
+            time_is_over_ = true;
+            wires_.stop();
+        }
+        wires_.push({.minibatch = task.minibatch,
+                     .version = task.version,
+                     .samples = made.samples,
+                     .loss = made.loss,
+                     .signal = made.stop_signal});
+    }
+
+    void serve() {
+        wires_.serve([this](auto... what) { update(what...); });
+    }
+    void update(std::span<T> strip, std::span<const T> gradient, std::uint64_t step) {
+        const auto rate = static_cast<double>(core_.plan.schedule(step));
+        if (!(std::isfinite(rate) && rate >= 0))
+            core::fail(core::text("the learning rate is ", rate, " in step ", step + 1),
+                       "use a schedule of finite numbers, 0 or more");
+        if (!alone_.strategy.update_strip(strip, wires_.strip().first, gradient, rate, step))
+            core::fail(core::text("a weight, a gradient or the state of the optimizer became infinite or NaN in step ",
+                                  step + 1, ", whose loss was finite"),
+                       "use a lower learning rate or a warm-up, or scale the data");
+    }
+
+    /// After a round: weights and slots go from the strips to the trainer of all ranks.
+    void take_over(std::uint64_t first, double waited) {
+        updates_.clear();
+        told_ = 0;
+        for (const sync::server_event& one : wires_.events()) {
+            if (one.what == sync::server_event::kind::update) updates_.push_back(one);
+            if (one.what == sync::server_event::kind::end) signal_ = static_cast<int>(one.gradient.signal);
+        }
+        time_is_over_ = core_.ranks.gather_all(time_is_over_).front();
+        std::vector<parallel::block> strips;
+        for (std::size_t rank = 0; rank < core_.ranks.size(); ++rank)
+            strips.push_back(parallel::split(n, core_.ranks.size(), rank));
+        const parallel::block mine = wires_.strip();
+        const auto join = [&](std::span<T> all) {
+            if (core_.ranks.size() > 1)
+                comm::run(core_.ranks, collectives::all_gather(core_.ranks.rank(), strips), all);
+        };
+        const std::span<T> weights = alone_.weights();
+        std::ranges::copy(wires_.served(), weights.subspan(mine.first).begin());
+        join(weights);
+        copy_slots(alone_.strategy, [](std::span<T> part, std::span<T> all) { std::ranges::copy(part, all.begin()); });
+        for (std::size_t slot = 0; slot < slots; ++slot) join(std::span{slots_}.subspan(slot * n, n));
+
+        core_.ranks.end_together();
+        core_.change.begin();
+        std::ranges::copy(weights, core_.weights().begin());
+        copy_slots(core_.strategy,
+                   [](std::span<T> part, std::span<T> all) { std::copy_n(all.begin(), part.size(), part.begin()); });
+        for (const sync::server_event& one : updates_)
+            core_.strategy.add_arrival({.learner = one.learner,
+                                        .version = one.gradient.version,
+                                        .time = one.seconds,
+                                        .minibatch = one.gradient.minibatch},
+                                       one.version);
+        core_.ranks.end_together();
+        core_.change.end(first + updates_.size());
+        core_.ranks.aborts().passed();
+
+        const report::seconds_spent spent = alone_.spent_since();
+        auto& sum = core_.totals.seconds;
+        sum.data += spent.data;
+        sum.forward += spent.forward;
+        sum.backward += spent.backward;
+        sum.update += spent.update;
+        sum.communication_exposed += waited;
+    }
+
+    /// f(numbers of a strategy, all of that slot from there on) for each run of its slots on this rank.
+    template <class Strategy, class F>
+    void copy_slots(Strategy& strategy, const F& f) {
+        strategy.visit_state(each_slot{[&](const tensor::state_part<T>& part) {
+            f(part.numbers, std::span{slots_}.subspan(part.slot * n + offset_of(part.tensor) + part.first));
+        }});
+    }
+    /// Those of the trainer of all ranks, which have strips of their own, go to that of this rank.
+    void gather_slots() {
+        if constexpr (slots > 0) {
+            struct piece {
+                std::uint64_t at, count;
+            };
+            std::vector<piece> pieces;
+            std::vector<T> numbers;
+            core_.strategy.visit_state(each_slot{[&](const tensor::state_part<T>& part) {
+                if (!part.speaks) return;
+                pieces.push_back({part.slot * n + offset_of(part.tensor) + part.first, part.numbers.size()});
+                numbers.insert(numbers.end(), part.numbers.begin(), part.numbers.end());
+            }});
+            const auto all_pieces = gathered(std::span<const piece>{pieces});
+            const auto all_numbers = gathered(std::span<const T>{numbers});
+            std::size_t at = 0;
+            for (const piece& one : all_pieces) {
+                std::copy_n(all_numbers.begin() + static_cast<std::ptrdiff_t>(at), one.count,
+                            slots_.begin() + static_cast<std::ptrdiff_t>(one.at));
+                at += one.count;
+            }
+            copy_slots(alone_.strategy, [](std::span<T> part, std::span<T> all) {
+                std::copy_n(all.begin(), part.size(), part.begin());
+            });
+        }
+    }
+    /// What each rank has, one after the other.
+    template <class U>
+    [[nodiscard]] comm::buffer<U> gathered(std::span<const U> own) const {
+        std::vector<parallel::block> strips;
+        std::size_t all = 0;
+        for (const std::size_t count : core_.ranks.gather_all(own.size())) {
+            strips.push_back({all, all + count});
+            all += count;
+        }
+        comm::buffer<U> out(all);
+        std::ranges::copy(own, out.begin() + static_cast<std::ptrdiff_t>(strips[core_.ranks.rank()].first));
+        if (core_.ranks.size() > 1) comm::run(core_.ranks, collectives::all_gather(core_.ranks.rank(), strips), out);
+        return out;
+    }
+    /// Where a tensor begins among all parameters.
+    [[nodiscard]] static std::size_t offset_of(std::size_t tensor) noexcept {
+        for (std::size_t layer = 0; layer < network::size; ++layer) {
+            std::size_t at = network::offset(layer);
+            for (const auto& one : network::facts[layer].tensors) {
+                if (tensor == 0) return at;
+                --tensor;
+                at += one.size();
+            }
+        }
+        return n;
+    }
+    /// A visitor of slots alone.
+    template <class F>
+    struct each_slot {
+        F f;
+        explicit each_slot(const F& of) : f{of} {}
+        void operator()(const tensor::state_part<T>& part) const {
+            if (part.role == "optimizer") f(part);
+        }
+        void operator()(const tensor::state_part<std::uint64_t>&) const noexcept {}
+    };
+
+    core_type& core_;
+    comm::group nobody_;
+    sync::push_pull<T> wires_;
+    core_type alone_;
+    std::vector<T> slots_;
+    std::vector<sync::server_event> updates_;  // of the round
+    std::size_t told_ = 0;                     // of them
+    clock::time_point began_{};
+    int signal_ = 0;
+    bool time_is_over_ = false;
+    std::unique_ptr<comm::progress_thread> thread_;  // serves while layers are computed; last: it uses the others
+};
+
+/// That of a trainer, made by its first round. Collective then.
+template <class Plan>
+[[nodiscard]] learner<Plan>& learner_of(engine<Plan>& core) {
+    std::shared_ptr<void>& kept = core.strategy.learner();
+    if (kept == nullptr) kept = std::make_shared<learner<Plan>>(core);
+    return *static_cast<learner<Plan>*>(kept.get());
+}
+
+}  // namespace lockstep::train

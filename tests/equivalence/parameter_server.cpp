@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 8
+// A parameter server over messages: whatever comes first, its list of arrivals replays the run, bit for bit, on any
+// number of ranks.
+#include <boost/mpi/collectives.hpp>
+#include <boost/serialization/string.hpp>
+#include <boost/serialization/vector.hpp>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "equivalence/groups.hpp"
+#include "equivalence/shared_folder.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/sync/asynchronous.hpp"
+#include "lockstep/sync/parameter_server.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using support::on_groups;
+using support::shared_folder;
+using namespace ls::layers;
+using ls::sync::arrival;
+using ls::sync::arrival_list;
+using ls::sync::asynchronous;
+using ls::sync::parameter_server;
+
+constexpr std::size_t samples = 410, batch = 24;  // the last minibatch of an epoch is short
+
+/// Digits, of which some ranks read slowly.
+struct slow_digits : ls::data::digits {
+    std::chrono::microseconds pause{};
+    template <class X>
+    void read(std::span<const std::uint64_t> rows, X x, std::span<std::int32_t> y) const {
+        std::this_thread::sleep_for(pause);
+        ls::data::digits::read(rows, x, y);
+    }
+};
+slow_digits set_of(std::size_t rank, std::size_t slow = 0) {
+    return {{.count = samples}, std::chrono::microseconds{rank == slow ? 3000 : 0}};
+}
+
+template <class Sync, class Optimizer = ls::optim::momentum>
+auto recipe(const Sync& sync, std::size_t threads = 1, const Optimizer& optimizer = {}, bool progress_thread = false) {
+    return ls::plan{
+        .model = ls::sequential{ls::input<28, 28, 1>, conv<3, 5>{}, relu{}, max_pool<4>{}, flatten{}, dropout{0.2},
+                                dense<11>{}, relu{}, dense<10>{}},
+        .loss = ls::softmax_cross_entropy{},
+        .optimizer = optimizer,
+        .schedule = ls::optim::step_decay{.rate = 0.02, .factor = 0.5, .every = 20},
+        .sync = sync,
+        .batch = batch,
+        .workers = 1,
+        .seed = 9,
+        .threads = threads,
+        .progress_thread = progress_thread,
+    };
+}
+
+/// Losses of steps and epochs.
+struct losses {
+    std::vector<double> steps, epochs;
+    void on_step(const ls::report::step_event& event) { steps.push_back(event.loss); }
+    void on_epoch(const ls::report::epoch_event& event) { epochs.push_back(event.loss); }
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+};
+
+struct ends_at {
+    std::uint64_t step = 0;
+    std::vector<std::uint64_t> heard{};
+    static constexpr bool on_every_rank = true, sees_weights = false;
+    bool on_step(const ls::report::step_event& event) {
+        heard.push_back(event.step);
+        return event.step < step;
+    }
+};
+struct looks {
+    std::vector<std::uint64_t> heard{};
+    static constexpr bool on_every_rank = true;
+    void on_step(const ls::report::step_event& event) { heard.push_back(event.step); }
+};
+
+struct outcome {
+    std::uint64_t weights = 0;
+    losses seen;
+};
+
+/// The list of a measured run on this group, and what the run made.
+template <class Sync, class Optimizer = ls::optim::momentum>
+std::pair<arrival_list, outcome> measured(const boost::mpi::communicator& group, const Sync& sync, std::size_t epochs,
+                                          const Optimizer& optimizer = {}, bool progress_thread = false) {
+    outcome out;
+    ls::trainer trainer{group, recipe(sync, 1, optimizer, progress_thread)};
+    const auto set = set_of(trainer.grid().rank);
+    trainer.fit(set, ls::epochs{epochs}, out.seen);
+    out.weights = trainer.weights_hash();
+    return {trainer.arrivals(), out};
+}
+template <class Optimizer = ls::optim::momentum>
+outcome replayed(const boost::mpi::communicator& group, const arrival_list& list, std::size_t epochs,
+                 const Optimizer& optimizer = {}) {
+    outcome out;
+    ls::trainer trainer{group, recipe(asynchronous{.replay = list}, 1, optimizer)};
+    trainer.fit(set_of(99), ls::epochs{epochs}, out.seen);
+    out.weights = trainer.weights_hash();
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("equivalence/parameter_server: a measured run is replayed bit for bit", "[equivalence]") {
+    const auto check = [&](const parameter_server& sync, const auto& optimizer) {
+        for (const std::size_t ranks : {1U, 2U, 3U, 8U}) {
+            arrival_list list;
+            outcome made;
+            on_groups({static_cast<int>(ranks)}, [&](const boost::mpi::communicator& group) {
+                std::tie(list, made) = measured(group, sync, 2, optimizer, sync.drain_every > 0);
+                std::set<std::uint64_t> minibatches;
+                for (std::size_t i = 0; i < list.entries.size(); ++i)
+                    minibatches.insert(list.entries[i].minibatch == arrival::own_minibatch ? i
+                                                                                           : list.entries[i].minibatch);
+                CHECK(minibatches.size() == 36);
+                CHECK(list.entries.size() == 36);
+                CHECK(list.staleness(1).size() <= ranks + (sync.bound ? *sync.bound * ranks : 36));
+            });
+            std::string text = list.text();
+            const boost::mpi::communicator world;
+            boost::mpi::broadcast(world, text, 0);
+            boost::mpi::broadcast(world, made.weights, 0);
+            boost::mpi::broadcast(world, made.seen.steps, 0);
+            boost::mpi::broadcast(world, made.seen.epochs, 0);
+            on_groups({1, 3}, [&](const boost::mpi::communicator& group) {
+                const outcome again = replayed(group, arrival_list::parse(text), 2, optimizer);
+                INFO(sync.settings() << " on " << ranks << " ranks, replayed on " << group.size() << ":\n" << text);
+                CHECK(again.weights == made.weights);
+                CHECK(again.seen.steps == made.seen.steps);
+                CHECK(again.seen.epochs == made.seen.epochs);
+            });
+        }
+    };
+    check({}, ls::optim::momentum{.beta = 0.8});
+    check({.bound = 1}, ls::optim::sgd{});
+    check({.drain_every = 7}, ls::optim::adam{});
+}
+
+TEST_CASE("equivalence/parameter_server: no learner is further ahead than the bound, and a slow one holds none up",
+          "[equivalence]") {
+    const std::size_t slow = 2;
+    const auto gradients = [&](const parameter_server& sync) {
+        std::vector<std::size_t> most(2);  // of the slow learner, and of the one that made most; then the lead
+        on_groups({4}, [&](const boost::mpi::communicator& group) {
+            ls::trainer trainer{group, recipe(sync, 1, ls::optim::sgd{}, true)};
+            auto set = set_of(trainer.grid().rank, slow);
+            if (trainer.grid().rank == slow) set.pause *= 100;
+            trainer.fit(set, ls::epochs{1});
+            std::vector<std::size_t> made(4);
+            std::size_t lead = 0;
+            for (const arrival& one : trainer.arrivals().entries) {
+                ++made[one.learner];
+                lead = std::max(lead, std::ranges::max(made) - std::ranges::min(made));
+            }
+            most = {made[slow], std::ranges::max(made), lead};
+        });
+        return most;
+    };
+    const auto free = gradients({}), bounded = gradients({.bound = 2});
+    if (boost::mpi::communicator{}.rank() >= 4) return;
+    CHECK(free[0] < free[1]);
+    CHECK(bounded[2] <= 3);
+    CHECK(free[2] > 3);
+}
+
+TEST_CASE("equivalence/parameter_server: a run goes on from a checkpoint on other ranks, with its list",
+          "[equivalence]") {
+    const shared_folder folder;
+    const auto until = [&](int ranks, std::size_t steps, bool resumes) {
+        std::pair<std::uint64_t, std::string> out;
+        on_groups({ranks}, [&](const boost::mpi::communicator& group) {
+            ls::trainer trainer{group, recipe(parameter_server{}, 1, ls::optim::adam{})};
+            if (resumes) trainer.resume(folder.path);
+            trainer.fit(set_of(trainer.grid().rank), ls::until_step{steps}, ls::checkpoint{folder.path, 6});
+            trainer.save(folder.path);
+            out = {trainer.weights_hash(), trainer.arrivals().text()};
+        });
+        boost::mpi::communicator world;
+        boost::mpi::broadcast(world, out.first, 0);
+        boost::mpi::broadcast(world, out.second, 0);
+        return out;
+    };
+    (void)until(3, 7, false);  // within an epoch
+    (void)until(2, 25, true);  // and within the next one
+    const auto [weights, text] = until(5, 40, true);
+    on_groups({1, 4}, [&, &weights = weights, &text = text](const boost::mpi::communicator& group) {
+        ls::trainer again{group, recipe(asynchronous{.replay = arrival_list::parse(text)}, 1, ls::optim::adam{})};
+        again.fit(set_of(99), ls::until_step{40});
+        CHECK(again.weights_hash() == weights);
+    });
+}
+
+TEST_CASE("equivalence/parameter_server: steps, times and observers that end a run", "[equivalence]") {
+    on_groups({3, 1, 4}, [&](const boost::mpi::communicator& group) {
+        ls::trainer trainer{group, recipe(parameter_server{.drain_every = 5}, 2)};
+        const auto set = set_of(trainer.grid().rank);
+        ends_at end{3};
+        looks look;
+        CHECK(trainer.fit(set, ls::epochs{4}, end, look).steps == 5);  // its round is made
+        CHECK(end.heard == std::vector<std::uint64_t>{1, 2, 3, 4, 5});
+        CHECK(look.heard == std::vector<std::uint64_t>{5});
+        CHECK(trainer.fit(set, ls::steps{2}).steps == 2);
+        const auto some = trainer.fit(set, ls::seconds{0.05});
+        CHECK(some.steps >= 1);
+        CHECK(some.steps < 5000);
+        std::vector<float> x(784 * 2, 0.5F);
+        CHECK(trainer.step(x, std::vector<int>{1, 2}).step == 8 + some.steps);
+        CHECK(trainer.arrivals().entries.size() == 8 + some.steps);
+        CHECK(trainer.evaluate(set).samples == samples);
+        CHECK(trainer.fit(set, ls::epochs{0}).steps == 0);
+    });
+}
