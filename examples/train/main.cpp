@@ -43,9 +43,9 @@ Number read(const std::string& option, const std::string& word, const std::strin
 void interpret_sync(example::options& of, const std::pair<std::string, std::string>& cut) {
     const auto& [sync, setting] = cut;
     const std::string usage =
-        "every, delayed, local:PERIOD, gossip[:GRAPH], asynchronous[:LEARNERS[,BOUND]] or asynchronous:FILE, for "
-        "example local:8";
-    of.has_worker_weights = sync == "local" || sync == "gossip" || sync == "asynchronous";
+        "every, delayed, local:PERIOD, gossip[:GRAPH], server[:BOUND], asynchronous[:LEARNERS[,BOUND]] or "
+        "asynchronous:FILE, for example local:8";
+    of.is_of_workers = sync == "local" || sync == "gossip" || sync == "asynchronous" || sync == "server";
     const bool has_setting = of.sync.size() > sync.size();
     if (sync == "local") {
         of.period = read<std::size_t>("--sync local", setting, usage);
@@ -58,6 +58,8 @@ void interpret_sync(example::options& of, const std::pair<std::string, std::stri
             throw error{text("--sync ", of.sync, " names a graph that is not known"),
                         "write gossip:ring, gossip:torus, gossip:exponential or gossip:random_pairs"};
         if (has_setting) of.graph = *found;
+    } else if (sync == "server") {
+        if (has_setting) of.bound = read<std::uint64_t>("--sync server", setting, usage);
     } else if (sync == "asynchronous") {
         const auto comma = setting.find(',');
         const bool is_number = setting.empty() || (setting.front() >= '0' && setting.front() <= '9');
@@ -126,9 +128,9 @@ void interpret(example::options& of, const F& given) {
                     "leave it out"};
 
     interpret_sync(of, cut(of.sync));
-    if (!of.sync_arrivals.empty() && !of.sync.starts_with("asynchronous"))
+    if (!of.sync_arrivals.empty() && !of.sync.starts_with("asynchronous") && !of.sync.starts_with("server"))
         throw error{text("--sync-arrivals with --sync ", of.sync, ", where all gradients arrive together"),
-                    "leave it out, or write --sync asynchronous"};
+                    "leave it out, or write --sync server or --sync asynchronous"};
 
     // Each combination is a trainer of its own; these are compiled into this program.
     if (of.shards > 1 && (of.is_compressed_otherwise || of.optimizer == "lars"))
@@ -146,7 +148,7 @@ void interpret(example::options& of, const F& given) {
                     "leave --compress and --optimizer out"};
     if (of.sync != "every" && std::isfinite(of.clip))
         throw error{text("--sync ", of.sync, " measures no norms before its updates"), "leave --clip out"};
-    if (of.has_worker_weights && of.shards > 1)
+    if (of.is_of_workers && of.shards > 1)
         throw error{
             text("--sync ", of.sync, " trains a whole network on each rank, which --partition ", of.partition, " cuts"),
             "leave --partition out"};
@@ -197,7 +199,8 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step\n"
         "  mpirun -n 2 train --sync local:8 --workers 4         4 workers average their weights every 8 steps\n"
         "  mpirun -n 2 train --sync gossip:ring --workers 8     8 workers average with their neighbours on a ring\n"
-        "  mpirun -n 2 train --sync asynchronous --workers 8    8 learners of a parameter server");
+        "  mpirun -n 2 train --sync asynchronous --workers 8    8 learners of a parameter server, drawn from the seed\n"
+        "  mpirun -n 4 train --sync server                      each rank is a learner, and waits for none");
     const auto any_number = example::any_number(), positive = example::positive_number();
     const auto seconds =
         example::number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9",
@@ -251,11 +254,13 @@ void describe(CLI::App& app, example::options& of) {
                    "random_pairs; asynchronous[:LEARNERS[,BOUND]]: a parameter server is updated by the next --workers "
                    "gradients of LEARNERS (--workers) that arrive in an order drawn from the seed, none more than "
                    "BOUND ahead, or as in FILE of --sync-arrivals (asynchronous:FILE); all of these: other bits, the "
-                   "same on any number of ranks for the same --workers")
+                   "same on any number of ranks for the same --workers; server[:BOUND]: the same over messages, where "
+                   "each rank is a learner, and the order is that of the machine")
         ->capture_default_str();
     add_path("--sync-arrivals", of.sync_arrivals,
-             "file for the list of arrivals of --sync asynchronous, a line of learner, version and time for each "
-             "gradient: --sync asynchronous:FILE repeats it, with the same --workers");
+             "file for the list of arrivals of --sync asynchronous or server, a line of learner, version and time for "
+             "each gradient: --sync asynchronous:FILE repeats it, with the same --workers; that of a server with "
+             "--workers 1");
     app.add_option("--factors", of.factors,
                    "dense layers that send rows of x and dy in place of gradients, the same bits: never, always, or "
                    "automatic (where they cost less)")
@@ -416,13 +421,13 @@ int main(int argc, char** argv) {
         if (of.net == "lenet") {
             require_shards(example::lenet(of.dropout), of.shards);
             if (of.is_compressed_otherwise) return example::run_lenet_compressed(world, of);
-            if (of.has_worker_weights) return example::run_lenet_of_workers(world, of);
+            if (of.is_of_workers) return example::run_lenet_of_workers(world, of);
             if (of.stages > 1) return example::run_lenet_in_two_stages(world, of);
             return of.shards == 1 ? example::run_lenet(world, of) : example::run_lenet_in_two_shards(world, of);
         }
         require_shards(example::mlp(of.dropout), of.shards);
         if (of.is_compressed_otherwise) return example::run_mlp_compressed(world, of);
-        if (of.has_worker_weights) return example::run_mlp_of_workers(world, of);
+        if (of.is_of_workers) return example::run_mlp_of_workers(world, of);
         if (of.stages > 1) return example::run_mlp_in_two_stages(world, of);
         return of.shards == 1 ? example::run_mlp(world, of) : example::run_mlp_in_two_shards(world, of);
     }, boost::mpi::threading::serialized);  // --progress thread

@@ -64,12 +64,12 @@ struct options {
     bool replicates = true;
     // From `compress`: in a file of their own are those that are neither none nor gathered.
     bool is_compressed_otherwise = false;
-    // From `sync`: whether workers have weights of their own, and the settings of those that they have.
-    bool has_worker_weights = false;
+    // From `sync`: whether it is compiled with what workers have weights of their own for, and the settings of these.
+    bool is_of_workers = false;
     std::size_t period = 0;                              // local
     lockstep::sync::graph graph = lockstep::sync::ring;  // gossip
     std::size_t learners = 0;                            // asynchronous; 0: as many as workers
-    std::optional<std::uint64_t> bound{};                // asynchronous: of the stale-synchronous
+    std::optional<std::uint64_t> bound{};                // asynchronous, server: of the stale-synchronous
     std::string replay{};                                // asynchronous: file of arrivals; empty: they are drawn
 };
 

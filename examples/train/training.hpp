@@ -38,6 +38,7 @@
 #include "lockstep/sync/factors.hpp"
 #include "lockstep/sync/gossip.hpp"
 #include "lockstep/sync/local_sgd.hpp"
+#include "lockstep/sync/parameter_server.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/summary.hpp"
 #include "lockstep/report/timeline.hpp"
@@ -178,6 +179,8 @@ int fit(const chosen_files& files, const Plan& plan) {
         if (world.rank() == 0 && !of.sync_arrivals.empty())
             ls::sync::arrivals_of(plan.sync, trainer.grid().workers, plan.seed, trainer.report().steps)
                 .write(of.sync_arrivals);
+    if constexpr (std::is_same_v<decltype(plan.sync), ls::sync::parameter_server>)
+        if (world.rank() == 0 && !of.sync_arrivals.empty()) trainer.arrivals().write(of.sync_arrivals);
     if (of.compress_statistics && world.rank() == 0 && !of.quiet) ls::report::print(std::cout, messages.text(names));
     return 0;
 }
@@ -299,7 +302,7 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
     });
 }
 
-/// Workers have weights of their own.
+/// Workers have weights of their own, or learners are at a parameter server.
 template <class Net>
 int run_of_workers(const boost::mpi::communicator& world, const options& of, const Net& net) {
     return with_files(world, of, [&](const chosen_files& files, const chosen_compressor&) {
@@ -310,6 +313,8 @@ int run_of_workers(const boost::mpi::communicator& world, const options& of, con
             return with<1>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
         if (of.sync.starts_with("gossip"))
             return with<1>(files, net, momentum, whole, ls::sync::gossip{.graph = of.graph}, unclipped);
+        if (of.sync.starts_with("server"))
+            return with<1>(files, net, momentum, whole, ls::sync::parameter_server{.bound = of.bound}, unclipped);
         ls::sync::asynchronous server{.learners = of.learners, .bound = of.bound};
         if (!of.replay.empty()) server.replay = ls::sync::arrival_list::read(of.replay);
         return with<1>(files, net, momentum, whole, server, unclipped);

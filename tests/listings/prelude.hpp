@@ -24,6 +24,7 @@
 #include "lockstep/report/timeline.hpp"
 #include "lockstep/sync/asynchronous.hpp"
 #include "lockstep/sync/gossip.hpp"
+#include "lockstep/sync/parameter_server.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/find_learning_rate.hpp"
