@@ -177,8 +177,8 @@ inline int room(const boost::mpi::communicator& world, const std::string& wanted
     return 0;
 }
 
-/// In a trainer: `place` is the member during which it happens; `hybrid`, `pipeline` and `thread` are fit() in a model
-/// partition, in a pipeline and with a progress thread.
+/// In a trainer: `place` is the member during which it happens; `hybrid`, `pipeline`, `server` and `thread` are fit()
+/// in a model partition, in a pipeline, with a parameter server and with a progress thread.
 template <class Plan, class Samples>
 int training(const boost::mpi::communicator& world, const fault& of, const std::string& place, const Plan& plan,
              Samples set) {

@@ -25,6 +25,7 @@
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/partition/pipeline.hpp"
+#include "lockstep/sync/parameter_server.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -108,12 +109,13 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
     }
     if (name == "second_program") return 0;
     if (name == "throw_outside" && rank == 1) throw std::runtime_error{"the simulation diverged"};
-    const auto plan = [&](auto partition) {
+    const auto plan = [&](auto partition, auto sync) {
         return ls::plan{
             .model = ls::sequential{image{}, ls::layers::flatten{}, ls::layers::dense<10>{}},
             .loss = ls::softmax_cross_entropy{},
             .schedule = ls::optim::constant{.rate = name == "diverge" ? 3e38 : 0.1},
             .partition = partition,
+            .sync = sync,
             .batch = name == "zero_batch" || (place == "making" && fault.is("batch")) ? 0U
                      : name == "large_batch"                                          ? std::size_t{1} << 62U
                                                                                       : 16U,
@@ -124,23 +126,27 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
             .prefetch = name == "prefetch",
         };
     };
+    constexpr ls::sync::every_step every;
     const ls::partition::hybrid halves{ls::partition::data{}, ls::partition::model<2>{}};
     if (name == "grid") {
-        ls::trainer trainer{world, plan(halves)};
+        ls::trainer trainer{world, plan(halves, every)};
         return 0;
     }
     if (place == "predict" || place == "hash" || place == "hybrid")
-        return faults::training(world, fault, place, plan(halves), samples{});
+        return faults::training(world, fault, place, plan(halves, every), samples{});
     if (place == "pipeline")
         return faults::training(world, fault, place,
-                                plan(ls::partition::hybrid{ls::partition::data{}, ls::partition::pipeline<2>{}}),
+                                plan(ls::partition::hybrid{ls::partition::data{}, ls::partition::pipeline<2>{}}, every),
                                 samples{});
-    if (is_fault) return faults::training(world, fault, place, plan(ls::partition::data{}), samples{});
+    if (place == "server")
+        return faults::training(world, fault, place, plan(ls::partition::data{}, ls::sync::parameter_server{}),
+                                samples{});
+    if (is_fault) return faults::training(world, fault, place, plan(ls::partition::data{}, every), samples{});
     if (name == "failure_of_another_group") {  // ranks 0 and 1 train, and rank 1 belongs to a group with rank 2 as well
         const boost::mpi::communicator training = world.split(rank < 2 ? 0 : 1);
         const ls::comm::group coupled{world.split(rank == 0 ? 1 : 0)};
         if (rank < 2) {
-            ls::trainer trainer{training, plan(ls::partition::data{})};
+            ls::trainer trainer{training, plan(ls::partition::data{}, every)};
             trainer.fit(samples{name, rank, &coupled}, ls::epochs{20});
         } else {
             for (int steps = 0; steps < 3; ++steps) (void)coupled.gather_all(1);
@@ -157,9 +163,9 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
         return 0;
     }
     if (name == "static_trainer") {  // which lives longer than what the failure of an earlier one has left behind
-        static ls::trainer longest{world, plan(ls::partition::data{})};
+        static ls::trainer longest{world, plan(ls::partition::data{}, every)};
         try {
-            ls::trainer trainer{world, plan(ls::partition::data{})};
+            ls::trainer trainer{world, plan(ls::partition::data{}, every)};
             trainer.fit(samples{"throw_in_read", rank}, ls::epochs{1});
         } catch (const std::runtime_error&) {
         }
@@ -168,10 +174,10 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
     if (name == "part_signal") {  // of the ranks that train; rank 0 is not one of them, and ends well
         const boost::mpi::communicator training = world.split(rank == 0 ? 1 : 0);
         if (rank == 0) return 0;
-        ls::trainer trainer{training, plan(ls::partition::data{})};
+        ls::trainer trainer{training, plan(ls::partition::data{}, every)};
         trainer.fit(samples{"last_signal", rank}, ls::epochs{3}, late_signal{rank, world.size()});
     }
-    ls::trainer trainer{world, plan(ls::partition::data{})};
+    ls::trainer trainer{world, plan(ls::partition::data{}, every)};
     if (name == "kept_silent") {  // the rank that failed keeps it to itself, and is late
         try {
             trainer.fit(samples{"throw_in_read", rank}, ls::epochs{1});
