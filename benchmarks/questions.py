@@ -226,6 +226,25 @@ def pipelines(run):
 
 
 @question
+def slow_ranks(run):
+    """What does a slow rank cost?
+    Synchronous steps and a parameter server of two ranks, in turns; the last rank sleeps so long for each row that it reads. `speed-up` is over
+    synchronous steps. A replay of each server's arrivals has the bits of the run."""
+    found = []
+    size = run.few("", " --steps 3 --turns 1")
+    for net, batch, rows in (("mlp", 128, (0, 40, 400)), ("lenet", 64, (0, 400, 4000))):
+        for slow in rows:
+            for line in run.records("OMP_NUM_THREADS=1 scripts/mpirun -n 2 --bind-to core @bench_parameter_server --net {net} --batch {batch} "
+                                    "--row-us {slow}" + size, net=net, batch=batch, slow=slow):
+                if not line["same_bits"]:
+                    run.miss(f"{net}, {slow} us", "a replay has other bits than the run")
+                found.append(line)
+    return """network {net} | batch {batch} | slow by, us a row {row_us} | strategy {sync} | update, ms {step_ms:.1f} |
+        quartiles, ms {low_ms:.1f} to {high_ms:.1f} | speed-up {ratio:.2f} | gradients of the slow rank, % {slow_share:.0%} |
+        staleness {staleness:.2f} | sent for an update, kB {kb:.0f}""", found
+
+
+@question
 def memory(run):
     """How much memory does a process take?
     Largest resident set after a few steps, one rank and thread; `planned` is what the trainer says."""

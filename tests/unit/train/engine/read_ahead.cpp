@@ -29,16 +29,16 @@ TEST_CASE("train/read_ahead: the minibatches that were begun, in their order, ea
             std::thread::id thread;
         };
         std::vector<call> calls;
-        const auto load = [&](std::uint64_t epoch, std::size_t position, bool spare) {
-            calls.push_back({epoch, position, spare, std::this_thread::get_id()});
-            return 100 * epoch + position;
+        const auto load = [&](const step_place& at, bool spare) {
+            calls.push_back({at.epoch, at.position, spare, std::this_thread::get_id()});
+            return 100 * at.epoch + at.position;
         };
         rooms two;
         {
             read_ahead minibatches{load, ahead};
             for (std::size_t i = 0; i < 1000; ++i) {
-                CHECK(minibatches.take(i / 10, i % 10, two) == 100 * (i / 10) + i % 10);
-                if (i < 999) minibatches.begin((i + 1) / 10, (i + 1) % 10);
+                CHECK(minibatches.take({i / 10, i % 10}, two) == 100 * (i / 10) + i % 10);
+                if (i < 999) minibatches.begin({(i + 1) / 10, (i + 1) % 10});
             }
         }
         REQUIRE(calls.size() == 1000);
@@ -53,36 +53,36 @@ TEST_CASE("train/read_ahead: the minibatches that were begun, in their order, ea
 
 TEST_CASE("train/read_ahead: loops of a team that is in use elsewhere are run by the reading thread alone", "[train]") {
     std::vector<std::thread::id> who(4);
-    const auto load = [&](std::uint64_t, std::size_t, bool) {
+    const auto load = [&](const step_place&, bool) {
         parallel::for_each({4}, who.size(),
                            [&](std::size_t index) noexcept { who[index] = std::this_thread::get_id(); });
         return 0;
     };
     rooms two;
     read_ahead minibatches{load, true};
-    minibatches.begin(0, 0);
-    (void)minibatches.take(0, 0, two);
+    minibatches.begin({0, 0});
+    (void)minibatches.take({0, 0}, two);
     CHECK(who[0] != std::this_thread::get_id());
     for (const auto& one : who) CHECK(one == who[0]);
 }
 
 TEST_CASE("train/read_ahead: an error is thrown by the take that wanted the minibatch, and the next one works",
           "[train]") {
-    const auto load = [&](std::uint64_t, std::size_t position, bool) {
-        if (position == 3) throw std::invalid_argument{"three"};
-        if (position == 4) throw 4;
-        return position;
+    const auto load = [&](const step_place& at, bool) {
+        if (at.position == 3) throw std::invalid_argument{"three"};
+        if (at.position == 4) throw 4;
+        return at.position;
     };
     rooms two;
     read_ahead minibatches{load, true};
-    minibatches.begin(0, 3);
-    CHECK_THROWS_AS(minibatches.take(0, 3, two), std::invalid_argument);
-    minibatches.begin(0, 4);
-    CHECK_THROWS_AS(minibatches.take(0, 4, two), int);
-    minibatches.begin(0, 5);
-    CHECK(minibatches.take(0, 5, two) == 5);
-    CHECK(minibatches.take(0, 6, two) == 6);  // nothing was begun
-    CHECK_THROWS_AS(minibatches.take(0, 3, two), std::invalid_argument);
+    minibatches.begin({0, 3});
+    CHECK_THROWS_AS(minibatches.take({0, 3}, two), std::invalid_argument);
+    minibatches.begin({0, 4});
+    CHECK_THROWS_AS(minibatches.take({0, 4}, two), int);
+    minibatches.begin({0, 5});
+    CHECK(minibatches.take({0, 5}, two) == 5);
+    CHECK(minibatches.take({0, 6}, two) == 6);  // nothing was begun
+    CHECK_THROWS_AS(minibatches.take({0, 3}, two), std::invalid_argument);
     CHECK(two.swaps == 1);
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("train/read_ahead: what is being read when it is no longer wanted is w
           "[train]") {
     std::atomic<bool> begun{false};
     bool ended = false;  // no lock: the thread is gone when it is looked at
-    const auto load = [&](std::uint64_t, std::size_t, bool ahead) {
+    const auto load = [&](const step_place&, bool ahead) {
         if (!ahead) return 1;
         begun = true;
         std::this_thread::sleep_for(std::chrono::milliseconds{30});
@@ -100,8 +100,8 @@ TEST_CASE("train/read_ahead: what is being read when it is no longer wanted is w
     {
         read_ahead minibatches{load, true};
         rooms two;
-        CHECK(minibatches.take(0, 0, two) == 1);
-        minibatches.begin(0, 1);
+        CHECK(minibatches.take({0, 0}, two) == 1);
+        minibatches.begin({0, 1});
         while (!begun) std::this_thread::yield();
     }
     CHECK(ended);
@@ -118,12 +118,12 @@ TEST_CASE("train/read_ahead: signals of the application reach its own threads", 
         if (std::this_thread::get_id() != caller) on_side = true;
         ++handled;
     });
-    const auto load = [&](std::uint64_t, std::size_t, bool) { return kill(getpid(), SIGUSR1); };
+    const auto load = [&](const step_place&, bool) { return kill(getpid(), SIGUSR1); };
     rooms two;
     {
         read_ahead minibatches{load, true};
-        minibatches.begin(0, 0);
-        CHECK(minibatches.take(0, 0, two) == 0);
+        minibatches.begin({0, 0});
+        CHECK(minibatches.take({0, 0}, two) == 0);
     }
     std::signal(SIGUSR1, before);
     CHECK(handled == 1);
