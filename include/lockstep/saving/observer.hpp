@@ -33,6 +33,7 @@ struct checkpoint {
     bool write_behind = false;                ///< whether a thread writes a copy
     std::shared_ptr<background> under_way{};  ///< its own
     bool waits_for_epoch = false;             ///< its own
+    bool waits_for_weights = false;           ///< its own
     bool stops = false;                       ///< its own
     bool is_saved = false;                    ///< its own: what observers know now is in the last checkpoint
     run_lock held{};                          ///< its own: no other run writes to the folder
@@ -43,7 +44,7 @@ struct checkpoint {
     template <class Trainer>
     void on_begin(Trainer& trainer, const report::run_begin& from) {
         under_way = nullptr;  // of a run that has failed
-        waits_for_epoch = stops = is_saved = false;
+        waits_for_epoch = waits_for_weights = stops = is_saved = false;
         held = {};
         const long_waits others{trainer.ranks()};
         run_lock now;
@@ -82,11 +83,14 @@ struct checkpoint {
         });
         held = std::move(now);
     }
-    /// Saves where it is due; after the last step of an epoch, or of a fit() that no observer ends earlier, on_epoch()
-    /// does, so that a run that goes on from there has had what other observers make of it. Collective.
+    /// Saves where it is due, or where weights of that step or a later one are there; after the last step of an epoch,
+    /// or of a fit() that no observer ends earlier, on_epoch() does, so that a run that goes on from there has had what
+    /// other observers make of it. Collective.
     template <class Trainer>
     void on_step(Trainer& trainer, const report::step_event& event) {
-        const bool is_due = event.step % every == 0 || event.stop_signal != 0 || waits_for_epoch;
+        const bool is_due = event.step % every == 0 || event.stop_signal != 0 || waits_for_epoch || waits_for_weights;
+        waits_for_weights = is_due && !event.has_weights;
+        if (!event.has_weights) return;
         waits_for_epoch = is_due && (event.ends_epoch || (event.steps_left == 0 && event.stop_signal == 0));
         // All ranks ask each other now and then.
         constexpr std::uint64_t interval = 8;

@@ -357,10 +357,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     bool is_asked_to_end = false;
     while (left > 0) {
         report::step_event event = make_step();
-        const bool is_whole = [&] {  // weights are those after this step
-            if constexpr (is_measured) return learner_of(core).is_idle();
-            return true;
-        }();
+        if constexpr (is_measured) event.has_weights = learner_of(core).is_idle();
         core.epoch_loss += event.loss * static_cast<double>(event.samples);
         core.epoch_samples += event.samples;
         core.position += std::min(core.plan.batch, n - core.position);
@@ -397,13 +394,13 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         report::each_in_turn(
             [&](auto& one) {
                 if constexpr (report::sees_weights<std::remove_cvref_t<decltype(one)>, Trainer>)
-                    if (!is_whole) return;
+                    if (!event.has_weights) return;
                 goes_on = tell_step(one, core.grid.rank, self, event) && goes_on;
             },
             observers...);
         if constexpr ((report::ends_at_step<std::remove_const_t<Observers>, Trainer> || ...))
             if (!all_go_on(core.ranks, goes_on)) is_asked_to_end = true;
-        if (is_asked_to_end && is_whole) left = 0;
+        if (is_asked_to_end && event.has_weights) left = 0;
         if (stop_signal != 0 && core.position != 0) break;
         if (core.position != 0 && left > 0) continue;
         epoch.seconds = report::seconds_since(epoch_start);
