@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -92,6 +93,13 @@ struct looks {
     void on_step(const ls::report::step_event& event) { heard.push_back(event.step); }
 };
 
+struct throws_at {
+    std::uint64_t step = 0;
+    void on_step(const ls::report::step_event& event) const {
+        if (event.step == step) throw std::runtime_error{"an observer fails"};
+    }
+};
+
 struct outcome {
     std::uint64_t weights = 0;
     losses seen;
@@ -121,8 +129,8 @@ outcome replayed(const boost::mpi::communicator& group, const arrival_list& list
 }  // namespace
 
 TEST_CASE("equivalence/parameter_server: a measured run is replayed bit for bit", "[equivalence]") {
-    const auto check = [&](const parameter_server& sync, const auto& optimizer) {
-        for (const std::size_t ranks : {1U, 2U, 3U, 8U}) {
+    const auto check = [&](const parameter_server& sync, const auto& optimizer, const std::vector<std::size_t>& on) {
+        for (const std::size_t ranks : on) {
             arrival_list list;
             outcome made;
             on_groups({static_cast<int>(ranks)}, [&](const boost::mpi::communicator& group) {
@@ -150,9 +158,9 @@ TEST_CASE("equivalence/parameter_server: a measured run is replayed bit for bit"
             });
         }
     };
-    check({}, ls::optim::momentum{.beta = 0.8});
-    check({.bound = 1}, ls::optim::sgd{});
-    check({.drain_every = 7}, ls::optim::adam{});
+    check({}, ls::optim::momentum{.beta = 0.8}, {1, 3, 8});
+    check({.bound = 1}, ls::optim::sgd{}, {2, 5});
+    check({.drain_every = 7}, ls::optim::adam{}, {4});
 }
 
 TEST_CASE("equivalence/parameter_server: no learner is further ahead than the bound, and a slow one holds none up",
@@ -226,5 +234,29 @@ TEST_CASE("equivalence/parameter_server: steps, times and observers that end a r
         CHECK(trainer.arrivals().entries.size() == 8 + some.steps);
         CHECK(trainer.evaluate(set).samples == samples);
         CHECK(trainer.fit(set, ls::epochs{0}).steps == 0);
+    });
+}
+
+TEST_CASE("equivalence/parameter_server: after an observer has failed within a round, the trainer is at its end",
+          "[equivalence]") {
+    on_groups({1}, [&](const boost::mpi::communicator& group) {
+        ls::trainer trainer{group, recipe(parameter_server{})}, whole{group, recipe(parameter_server{})};
+        CHECK_THROWS_AS(trainer.fit(set_of(99), ls::epochs{3}, throws_at{25}), std::runtime_error);
+        CHECK(trainer.report().steps == 36);
+        trainer.fit(set_of(99), ls::until_epoch{3});
+        whole.fit(set_of(99), ls::epochs{3});
+        CHECK(trainer.weights_hash() == whole.weights_hash());
+        CHECK(trainer.arrivals().entries.size() == 54);
+    });
+}
+
+TEST_CASE("equivalence/parameter_server: a rank without a minibatch asks for the end of a run", "[equivalence]") {
+    on_groups({3}, [&](const boost::mpi::communicator& group) {
+        ls::trainer trainer{group, recipe(parameter_server{.drain_every = 2})};
+        trainer.fit(set_of(99), ls::steps{2});
+        if (group.rank() == 2) ls::core::stop_request::ask(15);
+        CHECK_THROWS_AS(trainer.fit(set_of(99), ls::epochs{3}), ls::core::interrupted);
+        CHECK(trainer.report().steps == 4);
+        ls::core::stop_request::ask(0);
     });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Asynchronous and stale-synchronous training over messages: a rank that has a gradient pushes it, and waits for no
-// slower one.
+// Asynchronous and stale-synchronous training over messages: a rank that has a gradient pushes it, and waits for the
+// gradients of no other one.
 // Tested by tests/equivalence/parameter_server.cpp.
 
 #include <algorithm>
@@ -35,13 +35,14 @@ namespace lockstep::sync {
 /// more than s more than the slowest since the last barrier. At the end of an epoch, of a fit() and after each
 /// `drain_every` updates all ranks meet: nothing is under way then, observers of epochs hear of it, and checkpoints are
 /// those of a synchronous run. Events of steps come then, too, one for each update; an observer that looks at weights
-/// hears of the last one alone. Which gradient came when depends on the machine; the trainer writes it down
-/// (arrivals()), and sync::asynchronous{.replay = ..} with `.workers = 1` repeats the run, bit for bit, on any number
-/// of ranks. step() is a synchronous step. A rank that computes serves others between two layers; with
-/// plan::progress_thread at any time, also while samples are read. Cost: a gradient over the whole minibatch on each
-/// rank, for which it has room beside that of a synchronous step; n numbers out and n in for each gradient. Not with a
-/// compressor, a partition, clipping, optimizers that need norms, factors, and layers with running statistics. Errors:
-/// those of a step, on all ranks.
+/// hears of the last one alone, and checkpoint saves after it what was due before. Which gradient came when depends
+/// on the machine; the trainer writes it down (arrivals()), and sync::asynchronous{.replay = ..} with `.workers = 1`
+/// repeats the run, bit for bit, on any number of ranks. step() is a synchronous step. A rank that computes
+/// serves others between two layers: one that is long in a layer, or in read(), holds them up. With
+/// plan::progress_thread it serves at any time. Cost: a gradient over the whole minibatch on each rank, for which
+/// it has room beside that of a synchronous step; n numbers out and n in for each gradient. Not with a compressor,
+/// a partition, clipping, optimizers that need norms, factors, and layers with running statistics. Errors: those of
+/// a step, on all ranks.
 struct parameter_server {
     std::optional<std::uint64_t> bound{};  ///< of the stale-synchronous; without one learners never wait
     std::uint64_t drain_every = 0;         ///< updates; 0: all ranks meet at the end of an epoch alone

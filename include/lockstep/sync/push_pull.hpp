@@ -73,11 +73,15 @@ public:
     [[nodiscard]] parallel::block strip() const noexcept { return strip_; }
 
     /// A round of `count` updates with minibatches `first` ..; `weights` are those after `first` updates, all of them,
-    /// alike on all ranks.
-    void begin(std::span<const T> weights, std::uint64_t first, std::uint64_t count,
-               std::optional<std::uint64_t> bound) {
+    /// alike on all ranks. `seconds`, of rank 0: after the first minibatches none is handed out that is expected to end
+    /// later, by the longest gradient of the round so far.
+    void begin(std::span<const T> weights, std::uint64_t first, std::uint64_t count, std::optional<std::uint64_t> bound,
+               double seconds = std::numeric_limits<double>::infinity()) {
         ++what_->runs;
         began_ = clock::now();
+        seconds_ = seconds;
+        longest_ = 0;
+        time_is_over_ = false;
         std::copy_n(weights.data() + strip_.first, strip_.size(), served_.data());
         events_.clear();
         handled_ = 0;
@@ -153,16 +157,13 @@ public:
                                std::as_bytes(std::span{gradient_}.subspan(strips_[rank].first, strips_[rank].size())));
             bytes_ += strips_[rank].size() * sizeof(T);
         }
-        if (me() == 0) {
-            desk_.sent(0, what, seconds());
-            return;
-        }
+        if (me() == 0) return sent(0, what);
         notes_[me()] = what;
         note_messages_[me()].send(over(), 0, tags_[learners], bytes_of(notes_[me()]));
         bytes_ += sizeof what;
     }
-    /// On rank 0: no further minibatch is handed out.
-    void stop() noexcept { desk_.stop(); }
+    /// On rank 0: whether the round ends because of its seconds.
+    [[nodiscard]] bool time_is_over() const noexcept { return time_is_over_; }
 
     /// After the round: all that has happened in it, alike on all ranks.
     [[nodiscard]] std::span<const server_event> events() const noexcept { return events_; }
@@ -233,13 +234,22 @@ private:
 
     void receive_orders() { order_messages_[me()].receive(over(), 0, tags_[orders], bytes_of(orders_[me()])); }
 
+    /// Rank 0 hears of a gradient.
+    void sent(std::size_t learner, const sent_gradient& what) {
+        longest_ = std::max(longest_, what.seconds);
+        if (seconds() + longest_ > seconds_) {
+            time_is_over_ = true;
+            desk_.stop();
+        }
+        desk_.sent(learner, what, seconds());
+    }
     /// Rank 0: hears of gradients, and tells all ranks what comes next.
     void order() {
         for (std::size_t rank = 1; rank < ranks_.size(); ++rank)
             if (has_come(note_messages_[rank])) {
                 const sent_gradient what = notes_[rank];
                 receive_note(rank);
-                desk_.sent(rank, what, seconds());
+                sent(rank, what);
             }
         const auto all = desk_.events();
         events_.insert(events_.end(), all.begin() + static_cast<std::ptrdiff_t>(events_.size()), all.end());
@@ -297,6 +307,8 @@ private:
     parallel::block strip_;
     std::vector<parallel::block> strips_;
     clock::time_point began_{};
+    double seconds_ = 0, longest_ = 0;  // of the round, and of a gradient of it
+    bool time_is_over_ = false;
     sequencer desk_;                    // on rank 0
     std::vector<server_event> events_;  // of the round, as far as this rank has heard
     std::size_t handled_ = 0;           // of them, as a server

@@ -20,6 +20,7 @@ struct sent_gradient {
     std::uint64_t version = 0;  ///< of which weights
     std::uint64_t samples = 0;
     double loss = 0;          ///< their mean
+    double seconds = 0;       ///< that it took
     std::int64_t signal = 0;  ///< that asks for the end of the run; 0: none
 };
 

@@ -200,6 +200,16 @@ private:
     bool has_order_ = false;
 };
 
+/// Calls f() when it is left.
+template <class F>
+struct at_the_end {
+    const F& f;
+    explicit at_the_end(const F& of) noexcept : f{of} {}
+    at_the_end(const at_the_end&) = delete;
+    at_the_end& operator=(const at_the_end&) = delete;
+    ~at_the_end() { f(); }
+};
+
 /// Where the minibatch of a step begins in the order of its epoch: where the step does, or where it did in a measured
 /// run that is replayed. Throws core::error where that is in another epoch.
 template <class Plan>
@@ -327,11 +337,10 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
             if (learner.is_idle()) {
                 if (core.position == 0) put_in_order(core.epoch);
                 compare_order();
-                listens.step_begins(clock::now());
             }
             const std::uint64_t in_epoch = (n - core.position - 1) / core.plan.batch + 1,
                                 most = core.plan.sync.drain_every;
-            return learner.next(set, std::min({left, in_epoch, most > 0 ? most : in_epoch}));
+            return learner.next(set, std::min({left, in_epoch, most > 0 ? most : in_epoch}), listens);
         } else {
             const step_place at{core.epoch, core.position, core.totals.steps};
             core.strategy.begin(at.step);
@@ -354,19 +363,30 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
             return event;
         }
     };
-    bool is_asked_to_end = false;
-    while (left > 0) {
-        report::step_event event = make_step();
-        if constexpr (is_measured) event.has_weights = learner_of(core).is_idle();
+    const auto count_step = [&](report::step_event& event) noexcept {
         core.epoch_loss += event.loss * static_cast<double>(event.samples);
         core.epoch_samples += event.samples;
         core.position += std::min(core.plan.batch, n - core.position);
         epoch.loss = core.epoch_loss / static_cast<double>(core.epoch_samples);
         event.ends_epoch = core.position == n;
-        if (event.ends_epoch) {
-            core.begin_epoch();
-            ++core.epoch;
-        }
+        if (!event.ends_epoch) return;
+        core.begin_epoch();
+        ++core.epoch;
+    };
+    // Weights are those after a round: an observer that throws within it leaves its updates counted.
+    const auto end_round = [&]() noexcept {
+        if constexpr (is_measured)
+            while (core.strategy.learner() != nullptr && !learner_of(core).is_idle()) {
+                report::step_event event = learner_of(core).tell();
+                count_step(event);
+            }
+    };
+    const at_the_end rest{end_round};
+    bool is_asked_to_end = false;
+    while (left > 0) {
+        report::step_event event = make_step();
+        if constexpr (is_measured) event.has_weights = learner_of(core).is_idle();
+        count_step(event);
         seen += event.samples;
         const auto now = clock::now();
         event.seconds = std::chrono::duration<double>(now - start).count() - aside;
@@ -374,8 +394,10 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
             event.seconds = std::chrono::duration<double>(learner_of(core).began() - start).count() - aside +
                             learner_of(core).seconds();
         event.samples_per_second = static_cast<double>(seen) / event.seconds;
-        listens.step_ends(now);
-        if constexpr (!is_measured) core.limit.step_ends(now);
+        if constexpr (!is_measured) {
+            listens.step_ends(now);
+            core.limit.step_ends(now);
+        }
         stop_signal = event.stop_signal;
         if (stop_signal != 0) listens.stops();
         before.is_left();

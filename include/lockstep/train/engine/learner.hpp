@@ -5,6 +5,7 @@
 // Tested by tests/equivalence/parameter_server.cpp.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -20,6 +21,7 @@
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/progress_thread.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/stop_request.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/report/events.hpp"
 #include "lockstep/sync/push_pull.hpp"
@@ -75,8 +77,13 @@ public:
     /// One more update of the run: the next of the round, or the first of a new one of at most `count` steps, which
     /// begins at the trainer's place in an epoch of this set. What the trainer counts is counted here.
     template <class Dataset>
-    [[nodiscard]] report::step_event next(const Dataset& set, std::uint64_t count) {
-        if (is_idle()) run_round(set, count);
+    [[nodiscard]] report::step_event next(const Dataset& set, std::uint64_t count,
+                                          core::stop_request::listener& listens) {
+        if (is_idle()) run_round(set, count, listens);
+        return tell();
+    }
+    /// One more update of the round, which is_idle() has not.
+    [[nodiscard]] report::step_event tell() noexcept {
         const sync::server_event& one = updates_[told_++];
         core_.totals.steps = one.version + 1;
         core_.totals.samples += one.gradient.samples;
@@ -86,22 +93,24 @@ public:
                                .epoch = core_.epoch + 1,
                                .samples = one.gradient.samples,
                                .loss = one.gradient.loss,
-                               .rate = static_cast<double>(core_.plan.schedule(one.version))};
+                               .rate = rates_[told_ - 1]};
         if (is_idle()) out.stop_signal = signal_, out.time_is_over = time_is_over_;
         return out;
     }
 
 private:
     template <class Dataset>
-    void run_round(const Dataset& set, std::uint64_t count) {
+    void run_round(const Dataset& set, std::uint64_t count, core::stop_request::listener& listens) {
         core_.strategy.complete();
         std::ranges::copy(core_.weights(), alone_.weights().begin());
         gather_slots();
         began_ = clock::now();
-        time_is_over_ = false;
-        const std::uint64_t first = core_.totals.steps;
+        first_ = core_.totals.steps;
+        rates_.clear();  // a schedule may have a state, and updates a thread of their own
+        for (std::uint64_t step = first_; step < first_ + count; ++step)
+            rates_.push_back(static_cast<double>(core_.plan.schedule(step)));
         const std::size_t sent = wires_.bytes_sent();
-        wires_.begin(alone_.weights(), first, count, core_.plan.sync.bound);
+        wires_.begin(alone_.weights(), first_, count, core_.plan.sync.bound, core_.limit.seconds_left(began_));
         const auto serving = [this](auto... what) { update(what...); };
         double waited = 0;
         for (;;) {
@@ -109,9 +118,9 @@ private:
             const bool has_task = wires_.wait_for_task(serving);
             waited += report::seconds_since(since);
             if (!has_task) break;
-            compute(set, first);
+            compute(set, listens);
         }
-        take_over(first, waited);
+        take_over(waited);
         core_.totals.bytes_sent += wires_.bytes_sent() - sent;
     }
 
@@ -137,12 +146,14 @@ private:
 
     /// The gradient of the minibatch that this rank has taken.
     template <class Dataset>
-    void compute(const Dataset& set, std::uint64_t first) {
+    void compute(const Dataset& set, core::stop_request::listener& listens) {
+        const auto begin = clock::now();
+        listens.step_begins(begin);
         const sync::sent_gradient task = wires_.task();
         std::ranges::copy(wires_.weights(), alone_.weights().begin());
         lent_turn serving{thread_.get()};
         auto reading = clock::now();
-        const std::size_t place = core_.position + (task.minibatch - first) * core_.plan.batch,
+        const std::size_t place = core_.position + (task.minibatch - first_) * core_.plan.batch,
                           size = std::min(core_.plan.batch, core_.order.size() - place);
         alone_.totals.steps = task.minibatch;
         alone_.epoch = core_.epoch;
@@ -151,26 +162,24 @@ private:
         const auto rows = alone_.samples.template read<Dataset>(set, std::span{core_.order}.subspan(place, size),
                                                                 {core_.plan.seed, core_.epoch}, false);
         alone_.totals.seconds.data += report::lap(reading);
-        core_.limit.step_begins(clock::now());
         const report::step_event made = alone_.run_step(rows.x, rows.y);
-        core_.limit.step_ends(clock::now());
         serving.end();
-        if (core_.grid.rank == 0 && core_.limit.is_set() && core_.limit.is_over(clock::now(), 1)) {
-            time_is_over_ = true;
-            wires_.stop();
-        }
+        const auto end = clock::now();
+        listens.step_ends(end);
         wires_.push({.minibatch = task.minibatch,
                      .version = task.version,
                      .samples = made.samples,
                      .loss = made.loss,
+                     .seconds = std::chrono::duration<double>(end - begin).count(),
                      .signal = made.stop_signal});
     }
 
     void serve() {
+        core_.ranks.aborts().glance();
         wires_.serve([this](auto... what) { update(what...); });
     }
     void update(std::span<T> strip, std::span<const T> gradient, std::uint64_t step) {
-        const auto rate = static_cast<double>(core_.plan.schedule(step));
+        const double rate = rates_[step - first_];
         if (!(std::isfinite(rate) && rate >= 0))
             core::fail(core::text("the learning rate is ", rate, " in step ", step + 1),
                        "use a schedule of finite numbers, 0 or more");
@@ -181,14 +190,18 @@ private:
     }
 
     /// After a round: weights and slots go from the strips to the trainer of all ranks.
-    void take_over(std::uint64_t first, double waited) {
+    void take_over(double waited) {
         updates_.clear();
         told_ = 0;
         for (const sync::server_event& one : wires_.events()) {
             if (one.what == sync::server_event::kind::update) updates_.push_back(one);
             if (one.what == sync::server_event::kind::end) signal_ = static_cast<int>(one.gradient.signal);
         }
-        time_is_over_ = core_.ranks.gather_all(time_is_over_).front();
+        // Also of ranks that had no minibatch. The clock is that of rank 0.
+        const auto ends =
+            core_.ranks.gather_all(std::array{core::stop_request::signal(), wires_.time_is_over() ? 1 : 0});
+        for (const auto& one : ends) signal_ = std::max(signal_, one[0]);
+        time_is_over_ = ends.front()[1] != 0;
         std::vector<parallel::block> strips;
         for (std::size_t rank = 0; rank < core_.ranks.size(); ++rank)
             strips.push_back(parallel::split(n, core_.ranks.size(), rank));
@@ -215,7 +228,7 @@ private:
                                         .minibatch = one.gradient.minibatch},
                                        one.version);
         core_.ranks.end_together();
-        core_.change.end(first + updates_.size());
+        core_.change.end(first_ + updates_.size());
         core_.ranks.aborts().passed();
 
         const report::seconds_spent spent = alone_.spent_since();
@@ -302,8 +315,10 @@ private:
     sync::push_pull<T> wires_;
     core_type alone_;
     std::vector<T> slots_;
-    std::vector<sync::server_event> updates_;  // of the round
-    std::size_t told_ = 0;                     // of them
+    std::uint64_t first_ = 0;                  // step of the round,
+    std::vector<double> rates_;                // rates of its steps,
+    std::vector<sync::server_event> updates_;  // and what they were
+    std::size_t told_ = 0;                     // of these
     clock::time_point began_{};
     int signal_ = 0;
     bool time_is_over_ = false;

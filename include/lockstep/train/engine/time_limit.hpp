@@ -53,6 +53,8 @@ public:
         const double step = typical_ > 0 ? typical_ : (seconds_at(now) - began_) * 3 * count / (3 * count - 2);
         return std::fmax(seconds_at(now), began_ + step) + gap_ + step > end_;
     }
+    /// Until its end; infinite where none is set.
+    [[nodiscard]] double seconds_left(clock::time_point now) const noexcept { return end_ - seconds_at(now); }
     /// Before the first step. What was expected of a single slow step must not forbid all further ones.
     [[nodiscard]] bool allows_first(clock::time_point now) noexcept {
         const double left = end_ - seconds_at(now);
