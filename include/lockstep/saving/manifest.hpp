@@ -77,6 +77,7 @@ LOCKSTEP_FUNCTION std::string manifest::text() const {
     out.key("samples").value(at.samples).key("samples_of_data_set").value(at.set);
     // These came later, and may be absent.
     if (at.position > 0 && at.epoch_loss) out.key("loss_of_epoch").value(*at.epoch_loss);
+    if (at.position > 0 && at.loss_samples) out.key("samples_of_loss").value(*at.loss_samples);
     if (at.best_epoch > 0) out.key("best_epoch").value(at.best_epoch).key("best_loss").value(at.best_loss);
     if (at.best_step > 0) out.key("best_step").value(at.best_step);
     out.key("recipe_hash").value(core::hexadecimal(recipe_hash())).key("recipe").begin_object();
@@ -105,6 +106,7 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
         if (key == "samples") return natural(out.at.samples);
         if (key == "samples_of_data_set") return natural(out.at.set);
         if (key == "loss_of_epoch") return void(out.at.epoch_loss = in.real());
+        if (key == "samples_of_loss") return natural(out.at.loss_samples.emplace());
         if (key == "best_epoch") return natural(out.at.best_epoch);
         if (key == "best_loss") return void(out.at.best_loss = in.real());
         if (key == "best_step") return natural(out.at.best_step);

@@ -18,6 +18,7 @@ struct progress {
     std::uint64_t set = 0;       ///< samples of the data set that `position` counts in; 0: none
     /// Of the epoch: the sum of the losses of its samples that are done; nothing where it is not known.
     std::optional<double> epoch_loss{};
+    std::optional<std::uint64_t> loss_samples{};  ///< of which it is the sum; nothing: of `position`
     /// What is known of the epoch with the least loss on a validation set: 0: nothing is.
     std::uint64_t best_epoch = 0;
     double best_loss = std::numeric_limits<double>::infinity();

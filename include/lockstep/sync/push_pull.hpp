@@ -37,10 +37,10 @@ class push_pull {
 public:
     /// Collective: all ranks make it in the same order as their operations.
     [[gnu::cold]] push_pull(const comm::group& ranks, std::size_t n)
-        : ranks_{ranks},
-          what_{ranks.aborts().watched_by(),
-                {.group = ranks.record().id,
-                 .number = ranks.next_number(),
+        : ranks_{ranks.size() > 1 ? ranks.split(0, ranks.rank()) : ranks},  // receives wait between rounds: own tags
+          what_{ranks_.aborts().watched_by(),
+                {.group = ranks_.record().id,
+                 .number = ranks_.next_number(),
                  .elements = n,
                  .unit = comm::unit_of<T>,
                  .kind = comm::short_name{"a round"},
@@ -61,7 +61,7 @@ public:
         if (n > std::numeric_limits<int>::max() / sizeof(T))
             core::fail(core::text("a parameter server has ", n, " weights of ", sizeof(T), " bytes"),
                        "use sync::every_step, whose messages are cut in pieces");
-        for (int& tag : tags_) tag = ranks.tag_of(ranks.next_number(), what_->fingerprint);
+        for (int& tag : tags_) tag = ranks_.tag_of(ranks_.next_number(), what_->fingerprint);
         for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
             strips_.push_back(parallel::split(n, ranks.size(), rank));
             pushed_.emplace_back(rank == me() ? 0 : strip_.size());

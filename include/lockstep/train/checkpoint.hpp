@@ -165,15 +165,17 @@ struct checkpoints<Plan, void> {
 private:
     [[nodiscard, gnu::cold]] static saving::manifest facts_of(const engine<Plan>& core) {
         saving::manifest out;
-        out.at = {.steps = core.totals.steps,
-                  .epoch = core.epoch,
-                  .position = core.position,
-                  .samples = core.totals.samples,
-                  .set = core.samples_of_set(),
-                  .epoch_loss = core.epoch_samples == core.position ? std::optional{core.epoch_loss} : std::nullopt,
-                  .best_epoch = core.best.epoch,
-                  .best_loss = core.best.loss,
-                  .best_step = core.best.step};
+        out.at = {
+            .steps = core.totals.steps,
+            .epoch = core.epoch,
+            .position = core.position,
+            .samples = core.totals.samples,
+            .set = core.samples_of_set(),
+            .epoch_loss = core.epoch_samples > 0 ? std::optional{core.epoch_loss} : std::nullopt,
+            .loss_samples = core.epoch_samples != core.position ? std::optional{core.epoch_samples} : std::nullopt,
+            .best_epoch = core.best.epoch,
+            .best_loss = core.best.loss,
+            .best_step = core.best.step};
         out.recipe = recipe_of(core.plan, core.grid.workers);
         return out;
     }

@@ -380,6 +380,11 @@ template <class Plan>
             "lockstep: learners of sync::parameter_server push gradients of whole networks as they are, and no "
             "running statistics: use partition::data{}, compress::none{} and layers without statistics, or "
             "sync::every_step{}");
+        constexpr bool replays = server_takes_optimizer<decltype(of.sync), std::remove_const_t<decltype(optimizer)>>;
+        static_assert(
+            replays,
+            "lockstep: a run of sync::parameter_server is replayed by sync::asynchronous, which takes no freeze: "
+            "use sync::every_step{}, or leave freeze out");
         auto out = plan{
             .model = net,
             .loss = loss,
@@ -390,8 +395,8 @@ template <class Plan>
             .initialise = or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
-            .sync = or_else < syncs && is_made && promised && agrees && norms && whole && exact && moves &&
-                    serves > (of.sync, sync::every_step{}),
+            .sync = or_else < syncs && is_made && promised && agrees && norms && whole && exact && moves && serves &&
+                    replays > (of.sync, sync::every_step{}),
             .clip = clip,
             .factors = factors,
         };

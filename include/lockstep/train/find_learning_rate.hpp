@@ -161,6 +161,9 @@ template <class Plan, template <class> class Trainer, class Dataset>
     int stop_signal = 0;
     engine<Plan>& core = engine_access::of(trainer);
     using core_type = engine<Plan>;
+    static_assert(!sync::is_measured<decltype(core.plan.sync)>,
+                  "lockstep: find_learning_rate changes the rate after each step, and the ranks of "
+                  "sync::parameter_server make some steps before any is told: search with sync::every_step{}");
     if constexpr (check_dataset<Dataset, typename core_type::T, typename core_type::input, typename core_type::label,
                                 typename core_type::loss_type>())
         core.on_all_ranks("find_learning_rate", where, [&] {

@@ -170,6 +170,9 @@ template <class Sync, class Partition, class Compressor, class Net>
 inline constexpr bool server_takes_plan =
     !sync::is_measured<Sync> || (Partition::shards * Partition::stages == 1 &&
                                  std::is_same_v<Compressor, compress::none> && model::network<Net, 1>::statistics == 0);
+/// And sync::asynchronous, which replays its runs, no frozen tensors.
+template <class Sync, class Optimizer>
+inline constexpr bool server_takes_optimizer = !sync::is_measured<Sync> || !optim::has_frozen_tensors<Optimizer>;
 /// What an optimizer that proposes needs: workers, whose messages it may want to see,
 template <class Optimizer, class Compressor, class T>
 inline constexpr bool proposes_to_workers =

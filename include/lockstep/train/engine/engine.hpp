@@ -380,7 +380,7 @@ struct engine {
         position = at.position;
         restored_set = at.set;
         epoch_loss = at.epoch_loss.value_or(0);
-        epoch_samples = at.epoch_loss ? at.position : 0;
+        epoch_samples = at.epoch_loss ? at.loss_samples.value_or(at.position) : 0;
         best.epoch = at.best_epoch;
         best.loss = at.best_loss;
         best.step = at.best_step;
@@ -392,7 +392,9 @@ struct engine {
     /// Samples of the data set that `position` counts in; 0: fit() has seen none.
     [[nodiscard]] std::size_t samples_of_set() const noexcept { return order.empty() ? restored_set : order.size(); }
 
-    [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan.seed, minibatch, mode}; }
+    [[nodiscard]] step_key key(layer_api::mode mode) const noexcept {
+        return {plan.seed, mode == layer_api::mode::training ? minibatch : totals.steps, mode};
+    }
     /// Of the run, which a step is to train on: its own, or that of a measured run that is replayed.
     [[nodiscard]] std::uint64_t minibatch_of(std::uint64_t step) const noexcept {
         if constexpr (requires { strategy.minibatch_of(step); }) return strategy.minibatch_of(step);
