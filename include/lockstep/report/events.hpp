@@ -178,8 +178,7 @@ struct step_event {
     double seconds_used = 0;        ///< of these: since fit() was called, with what observers did, on this rank
     double samples_per_second = 0;  ///< since fit() began
     seconds_spent spent{};          ///< on this rank, since the end of the step before
-    bool has_weights =
-        true;  ///< those of the trainer; false in a round of sync::parameter_server, whose last are there
+    bool has_weights = true;        ///< those after it; false in a round of sync::parameter_server, but for its last
 };
 
 /// What a fit() returns.

@@ -35,7 +35,7 @@ struct arrival {
 
     std::uint64_t learner = 0;  ///< who made it
     std::uint64_t version = 0;  ///< of which weights: those after so many updates
-    double time = 0;  ///< in the time of a gradient, of sync::parameter_server in seconds; no part of a recipe
+    double time = 0;            ///< in the time of a gradient; of sync::parameter_server, seconds since its round began
     std::uint64_t minibatch = own_minibatch;  ///< of which minibatch of the run, from 0, where one makes an update
     friend bool operator==(const arrival&, const arrival&) = default;
 };
