@@ -146,21 +146,22 @@ int fuzz_csv(std::span<const std::byte> bytes) {
 int fuzz_arrivals(std::span<const std::byte> bytes) {
     const trial here{"arrivals", bytes};
     const auto read = here.run([&] { return sync::arrival_list::parse(text_of(bytes)); }, 8 * bytes.size());
-    auto right = right_triples(text_of(bytes));
+    auto right = right_triples(text_of(bytes), 4);  // and a minibatch
     std::vector<sync::arrival> entries;
     for (std::size_t i = 0; right && i < right->size(); ++i) {
         const auto& words = (*right)[i];
         const auto learner = decimal(words[0], UINT64_MAX), version = decimal(words[1], UINT64_MAX);
         const auto time = words[2].starts_with('+') ? std::nullopt : csv_value(words[2]);
-        if (!learner || !version || !time)
+        const auto minibatch = words.size() < 4 ? sync::arrival::own_minibatch : decimal(words[3], UINT64_MAX);
+        if (!learner || !version || !time || !minibatch)
             right.reset();
         else
-            entries.push_back({*learner, *version, *time});
+            entries.push_back({*learner, *version, *time, *minibatch == i ? sync::arrival::own_minibatch : *minibatch});
     }
     here.require(read.has_value(), right.has_value());
     if (!read) return 0;
     const auto same = [](const sync::arrival& a, const sync::arrival& b) {
-        return a.learner == b.learner && a.version == b.version && a.time == b.time;
+        return a.learner == b.learner && a.version == b.version && a.time == b.time && a.minibatch == b.minibatch;
     };
     if (!std::ranges::equal(read->entries, entries, same)) here.wrong("it has another arrival");
     return 1;

@@ -384,14 +384,15 @@ struct npy_array {
            field.find_first_not_of("0123456789+-.,eE") == field.npos;
 }
 
-/// Lines of three words with a space between two, without comments; nothing where there are other lines.
-[[nodiscard]] inline std::optional<std::vector<std::vector<std::string>>> right_triples(std::string_view text) {
+/// Lines of three to `most` words with a space between two, without comments; nothing where there are other lines.
+[[nodiscard]] inline std::optional<std::vector<std::vector<std::string>>> right_triples(std::string_view text,
+                                                                                        std::size_t most = 3) {
     std::vector<std::vector<std::string>> out;
     for (std::string line : split(text, "\n", false)) {
         if (line.ends_with('\r')) line.pop_back();
         if (line.empty() || line.starts_with('#')) continue;
         out.push_back(split(line, " ", false));
-        if (out.back().size() != 3) return {};
+        if (out.back().size() < 3 || out.back().size() > most) return {};
     }
     return out;
 }

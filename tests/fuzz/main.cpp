@@ -321,7 +321,7 @@ public:
                  "1,n/a,\"1,5\"\n2,3,1\n", "-nan,2,Inf\n2,3,1\n"};
         pictures_ = {"P5 2 3 255\nabcdef", "P5\n# a comment\n2\t3\n255\rabcdef"};
         triples_ = {"# three numbers\n0 3 1\n0 4 2\r\n\n5 0 0\n5 18446744073709551615 1",
-                    "0 0 0.5\n1 0 1e1\n0 1 -.25\n", "7 1 2\n"};
+                    "0 0 0.5\n1 0 1e1\n0 1 -.25\n", "7 1 2\n", "7 0 2 1\n3 0 2.5 0\n7 1 3\n3 2 4 3\n"};
         // What unpacks to far more than its header promises, of which a reader is to take no notice.
         bomb_ = member(std::string(std::size_t{24} << 20, '\0'), 9, Z_DEFAULT_STRATEGY, 0);
     }
