@@ -61,7 +61,8 @@ options read(int argc, char** argv) {
         else if (name == "--turns")
             out.turns = number();
         else
-            ls::core::fail("the argument " + name + " " + value + " is unknown", "see the head of parameter_server.cpp");
+            ls::core::fail("the argument " + name + " " + value + " is unknown",
+                           "see the head of parameter_server.cpp");
     }
     return out;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The messages of one round of a schedule, under way in pieces, and one message by itself, of tests/mpi/sync_push_pull.
+// The messages of one round of a schedule, under way in pieces. And one message by itself (tests/mpi/sync_push_pull).
 // Tested by tests/mpi/comm_executor.cpp.
 
 #include <algorithm>

@@ -37,6 +37,10 @@ struct arrival {
     std::uint64_t version = 0;  ///< of which weights: those after so many updates
     double time = 0;            ///< in the time of a gradient; of sync::parameter_server, seconds since its round began
     std::uint64_t minibatch = own_minibatch;  ///< of which minibatch of the run, from 0, where one makes an update
+    /// Of that of place `place` in its list.
+    [[nodiscard]] bool has_minibatch_of(std::uint64_t place) const noexcept {
+        return minibatch == own_minibatch || minibatch == place;
+    }
     friend bool operator==(const arrival&, const arrival&) = default;
 };
 
@@ -99,8 +103,8 @@ public:
     /// Of which minibatch the gradients of this update are.
     [[nodiscard]] std::uint64_t minibatch_of(std::uint64_t update) const noexcept {
         if (!list_ || per_update_ != 1 || update >= list_->entries.size()) return update;
-        const std::uint64_t named = list_->entries[update].minibatch;
-        return named == arrival::own_minibatch ? update : named;
+        const arrival& one = list_->entries[update];
+        return one.has_minibatch_of(update) ? update : one.minibatch;
     }
 
 private:
@@ -146,7 +150,7 @@ LOCKSTEP_FUNCTION std::string arrival_list::text() const {
     std::uint64_t place = 0;
     for (const arrival& one : entries) {
         out += core::text(one.learner, " ", one.version, " ", one.time);
-        if (one.minibatch != arrival::own_minibatch && one.minibatch != place) out += core::text(" ", one.minibatch);
+        if (!one.has_minibatch_of(place)) out += core::text(" ", one.minibatch);
         out += "\n";
         ++place;
     }
@@ -157,7 +161,7 @@ LOCKSTEP_FUNCTION std::uint64_t arrival_list::hash() const {
     std::uint64_t out = 0, place = 0;
     for (const arrival& one : entries) {
         out = core::hash(core::text(one.learner, " ", one.version), out);
-        if (one.minibatch != arrival::own_minibatch && one.minibatch != place) out = core::mix(out + one.minibatch);
+        if (!one.has_minibatch_of(place)) out = core::mix(out + one.minibatch);
         ++place;
     }
     return out;
@@ -248,7 +252,7 @@ LOCKSTEP_FUNCTION void arrival_list::check(std::size_t per_update) const {
         if (one.version < least[one.learner])
             refuse(" with version ", one.version, ", older than ", least[one.learner],
                    ", the newest when it sent the one before");
-        if (per_update != 1 && one.minibatch != arrival::own_minibatch && one.minibatch != number)
+        if (per_update != 1 && !one.has_minibatch_of(number))
             refuse(" of minibatch ", one.minibatch, ", where ", per_update,
                    " of them make an update, each with its part of a minibatch");
         least[one.learner] = newest;

@@ -69,8 +69,9 @@ public:
         }
     }
 
-    /// The numbers whose updates this rank makes.
+    /// The numbers whose updates this rank makes, and those of each rank.
     [[nodiscard]] parallel::block strip() const noexcept { return strip_; }
+    [[nodiscard]] std::span<const parallel::block> strips() const noexcept { return strips_; }
 
     /// A round of `count` updates with minibatches `first` ..; `weights` are those after `first` updates, all of them,
     /// alike on all ranks. `seconds`, of rank 0: after the first minibatches none is handed out that is expected to end

@@ -46,7 +46,7 @@ public:
     [[gnu::cold]] explicit learner(core_type& of)
         : core_{of},
           wires_{of.ranks, n},
-          alone_{of.plan, nobody_, comm::watched_call{nobody_.aborts(), "learner", std::source_location::current()}},
+          alone_{of.plan, single_, comm::watched_call{single_.aborts(), "learner", std::source_location::current()}},
           slots_(slots * n) {
         const bool has_thread = core_.plan.progress_thread && core_.ranks.size() > 1;
         alone_.strategy.learns_for(wires_.gradient(), this, [](void* self) {
@@ -202,16 +202,12 @@ private:
             core_.ranks.gather_all(std::array{core::stop_request::signal(), wires_.time_is_over() ? 1 : 0});
         for (const auto& one : ends) signal_ = std::max(signal_, one[0]);
         time_is_over_ = ends.front()[1] != 0;
-        std::vector<parallel::block> strips;
-        for (std::size_t rank = 0; rank < core_.ranks.size(); ++rank)
-            strips.push_back(parallel::split(n, core_.ranks.size(), rank));
-        const parallel::block mine = wires_.strip();
         const auto join = [&](std::span<T> all) {
             if (core_.ranks.size() > 1)
-                comm::run(core_.ranks, collectives::all_gather(core_.ranks.rank(), strips), all);
+                comm::run(core_.ranks, collectives::all_gather(core_.ranks.rank(), wires_.strips()), all);
         };
         const std::span<T> weights = alone_.weights();
-        std::ranges::copy(wires_.served(), weights.subspan(mine.first).begin());
+        std::ranges::copy(wires_.served(), weights.subspan(wires_.strip().first).begin());
         join(weights);
         copy_slots(alone_.strategy, [](std::span<T> part, std::span<T> all) { std::ranges::copy(part, all.begin()); });
         for (std::size_t slot = 0; slot < slots; ++slot) join(std::span{slots_}.subspan(slot * n, n));
@@ -219,8 +215,7 @@ private:
         core_.ranks.end_together();
         core_.change.begin();
         std::ranges::copy(weights, core_.weights().begin());
-        copy_slots(core_.strategy,
-                   [](std::span<T> part, std::span<T> all) { std::copy_n(all.begin(), part.size(), part.begin()); });
+        copy_slots(core_.strategy, put_part);
         for (const sync::server_event& one : updates_)
             core_.strategy.add_arrival({.learner = one.learner,
                                         .version = one.gradient.version,
@@ -240,6 +235,9 @@ private:
         sum.communication_exposed += waited;
     }
 
+    static void put_part(std::span<T> part, std::span<const T> all) {
+        std::copy_n(all.begin(), part.size(), part.begin());
+    }
     /// f(numbers of a strategy, all of that slot from there on) for each run of its slots on this rank.
     template <class Strategy, class F>
     void copy_slots(Strategy& strategy, const F& f) {
@@ -268,9 +266,7 @@ private:
                             slots_.begin() + static_cast<std::ptrdiff_t>(one.at));
                 at += one.count;
             }
-            copy_slots(alone_.strategy, [](std::span<T> part, std::span<T> all) {
-                std::copy_n(all.begin(), part.size(), part.begin());
-            });
+            copy_slots(alone_.strategy, put_part);
         }
     }
     /// What each rank has, one after the other.
@@ -311,7 +307,7 @@ private:
     };
 
     core_type& core_;
-    comm::group nobody_;
+    comm::group single_;
     sync::push_pull<T> wires_;
     core_type alone_;
     std::vector<T> slots_;
