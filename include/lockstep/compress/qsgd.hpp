@@ -31,7 +31,7 @@ enum class level_coding : std::uint8_t { packed, elias };
 /// = sign(v_i) x step. So the mean of what is decoded is v, and its variance at most min(d / levels^2, sqrt(d) /
 /// levels) |v|_2^2 in a bucket of d. (The reference code of ATOMO rounds the other way round, which is biased.) |v| is
 /// the Euclidean norm, or the largest magnitude, which makes the step up to sqrt(d) times smaller for the same bits.
-/// The step is rounded up to whole grids, see quantize; word i of the stream decides element i; what is not finite, or
+/// The step is rounded up to whole grids, see quantize, as are draws; what is not finite, or
 /// 2^126 (float) or 2^1022 (double) or more, makes its bucket NaN. Message: ceil(n / bucket) steps, then the levels.
 /// packed: b = ceil(log2(2 levels + 1)) bits each. elias: for each bucket the shortest of three forms, after two bits
 /// that say which: packed; for each number omega(|level| + 1), and a sign if it is not 0; the count of levels that are
@@ -111,11 +111,11 @@ struct qsgd {
             const auto values = in.values.subspan(first, count);
             const T step = level_codes::step_of(size_of(values), levels);
             std::memcpy(in.message.data() + which * sizeof(T), &step, sizeof(T));
-            std::array<std::uint32_t, level_codes::chunk> words;
-            for (std::size_t at = 0; at < count; at += words.size()) {
-                const std::size_t some = std::min(words.size(), count - at);
-                how.draw(in.random, first + at, std::span{words}.first(some));
-                level_codes::write_codes(values.subspan(at, some), step, levels, words.data(), codes + at);
+            stochastic_draws<level_codes::chunk> draws;
+            for (std::size_t at = 0; at < count; at += level_codes::chunk) {
+                const std::size_t some = std::min(level_codes::chunk, count - at);
+                draws.fill(in.random, first + at, some);
+                level_codes::write_codes(values.subspan(at, some), step, levels, draws, 0, codes + at);
             }
             write({codes, count}, out);
             first += count;

@@ -18,12 +18,13 @@ namespace lockstep::compress {
 
 /// QSGD (Alistarh et al., NIPS 2017). Buckets of `bucket` values, the last one shorter; levels -s .. s with s =
 /// 2^(bits-1) - 1. x = |v| / step is rounded up with probability x - floor(x), else down, so the expectation of what is
-/// decoded is v, up to the rounding of the quotient and 2^-31 of a step. Randomness: word i of the stream for element
-/// i. The scale is the largest magnitude of the bucket, not its Euclidean norm: the step is then up to sqrt(bucket)
-/// times smaller and so is the error, at most one step for each element. The step is rounded up to a whole number of
-/// `grid` = 2^(e - 22) for float (e - 51 for double), 2^e <= largest < 2^(e+1), but no finer than the smallest normal
-/// number. Message: ceil(n / bucket) steps of type T, then ceil(n bits / 8) bytes of level + s. A bucket that holds an
-/// infinity, a NaN or a magnitude of 2^126 (float) or 2^1022 (double) or more decodes to NaN throughout.
+/// decoded is v, up to the rounding of the quotient and 2^-31 of a step. Randomness: half a word of the stream for each
+/// element, and one word more for one in 65,536 (parts/draws.hpp). The scale is the largest magnitude of the bucket,
+/// not its Euclidean norm: the step is then up to sqrt(bucket) times smaller and so is the error, at most one step for
+/// each element. The step is rounded up to a whole number of `grid` = 2^(e - 22) for float (e - 51 for double), 2^e <=
+/// largest < 2^(e+1), but no finer than the smallest normal number. Message: ceil(n / bucket) steps of type T, then
+/// ceil(n bits / 8) bytes of level + s. A bucket that holds an infinity, a NaN or a magnitude of 2^126 (float) or
+/// 2^1022 (double) or more decodes to NaN throughout.
 struct quantize {
     std::size_t bits = 4;
     std::size_t bucket = 512;

@@ -16,12 +16,17 @@ def number(i):
 
 
 def word(i):
-    c, k = [i // 4, 0, STEP, (3 << 24) ^ SERIES], [SEED, 0]
+    c, k = [i // 4 & 0xFFFFFFFF, i // 4 >> 32, STEP, (3 << 24) ^ SERIES], [SEED, 0]
     for _ in range(10):
         a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
         c = [(b >> 32) ^ c[1] ^ k[0], b & 0xFFFFFFFF, (a >> 32) ^ c[3] ^ k[1], a & 0xFFFFFFFF]
         k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
     return c[i % 4]
+
+
+def draw(i):
+    """31 bits: half of a word, and the upper bits of another word."""
+    return (word(i // 2) >> 16 * (i % 2) & 0xFFFF) << 15 | word(2**48 + i) >> 17
 
 
 def qsgd(values, levels, bucket, euclidean):
@@ -34,7 +39,7 @@ def qsgd(values, levels, bucket, euclidean):
         step = math.ceil(math.ceil(norm / grid) / levels) * grid
         for i, x in enumerate(v, first):
             below = math.floor(abs(x) / step)
-            up = word(i) / 2**32 < abs(x) / step - below
+            up = draw(i) < math.floor((abs(x) / step - below) * 2**31)
             out.append((-1 if x < 0 else 1) * (below + up))
         steps.append(step)
     return steps, out

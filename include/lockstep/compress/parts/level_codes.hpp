@@ -16,16 +16,19 @@
 #include <type_traits>
 
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/compress/parts/draws.hpp"
 #include "lockstep/compress/parts/packing.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bytes.hpp"
 #include "lockstep/simd/map.hpp"
-#include "lockstep/simd/random_words.hpp"
 
 namespace lockstep::compress::level_codes {
 
 /// Values coded at a time: a multiple of 8, so that each chunk starts at a whole byte.
 inline constexpr std::size_t chunk = 256;
+
+/// The chance of what is certain.
+inline constexpr float one = 0x1p31F;
 
 /// From this magnitude on a bucket decodes to NaN.
 template <class T>
@@ -143,9 +146,10 @@ void snap(std::span<T> bucket, T scale) noexcept {
         bucket.size(), [&](auto& value) { value = nearbyint(value * per_grid) * grid; }, bucket.data());
 }
 
-/// code = level + s, with |level| = |value| / step rounded up if its fraction is above word / 2^32, else down.
-template <class T>
-void write_codes(std::span<const T> values, T step, std::size_t s, const std::uint32_t* words,
+/// code = level + s, with |level| = |value| / step rounded up where `draws` says so of its fraction, else down. Element
+/// 0 is number `at` of the draws.
+template <class T, class D>
+void write_codes(std::span<const T> values, T step, std::size_t s, const D& draws, std::size_t at,
                  std::uint8_t* codes) noexcept {
     const int zero = static_cast<int>(s);
     if (!(step > 0)) {
@@ -160,9 +164,7 @@ void write_codes(std::span<const T> values, T step, std::size_t s, const std::ui
             const __m512 x = _mm512_div_ps(_mm512_abs_ps(value), _mm512_set1_ps(step));
             const __m512i below = _mm512_cvttps_epi32(x);
             const __m512 fraction = _mm512_sub_ps(x, _mm512_cvtepi32_ps(below));
-            const __m512i bound = _mm512_cvttps_epi32(_mm512_mul_ps(fraction, _mm512_set1_ps(0x1p31F)));
-            const __m512i draw = _mm512_srli_epi32(_mm512_loadu_si512(words + i), 1);
-            const __mmask16 up = _mm512_cmplt_epi32_mask(draw, bound);
+            const __mmask16 up = draws.up(at + i, _mm512_cvttps_epi32(_mm512_mul_ps(fraction, _mm512_set1_ps(one))));
             const __m512i level = _mm512_mask_add_epi32(below, up, below, _mm512_set1_epi32(1));
             const __m512i base = _mm512_set1_epi32(zero);
             const __mmask16 negative = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_LT_OQ);
@@ -173,14 +175,12 @@ void write_codes(std::span<const T> values, T step, std::size_t s, const std::ui
     if constexpr (std::is_same_v<T, float>) {
         const __m256 size = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
         const __m256i base = _mm256_set1_epi32(zero);
-        const auto code = [&](std::size_t at) {
-            const __m256 value = _mm256_loadu_ps(values.data() + at);
+        const auto code = [&](std::size_t first) {
+            const __m256 value = _mm256_loadu_ps(values.data() + first);
             const __m256 x = _mm256_div_ps(_mm256_and_ps(value, size), _mm256_set1_ps(step));
             const __m256i below = _mm256_cvttps_epi32(x);
             const __m256 fraction = _mm256_sub_ps(x, _mm256_cvtepi32_ps(below));
-            const __m256i bound = _mm256_cvttps_epi32(_mm256_mul_ps(fraction, _mm256_set1_ps(0x1p31F)));
-            const __m256i word = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words + at));
-            const __m256i up = _mm256_cmpgt_epi32(bound, _mm256_srli_epi32(word, 1));
+            const __m256i up = draws.up(at + first, _mm256_cvttps_epi32(_mm256_mul_ps(fraction, _mm256_set1_ps(one))));
             const __m256i level = _mm256_sub_epi32(below, up);
             const __m256i negative = _mm256_castps_si256(_mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_LT_OQ));
             return _mm256_add_epi32(base, _mm256_sub_epi32(_mm256_xor_si256(level, negative), negative));
@@ -198,7 +198,7 @@ void write_codes(std::span<const T> values, T step, std::size_t s, const std::ui
         const T x = std::abs(values[i]) / step;
         const int below = static_cast<int>(x);
         const T fraction = x - static_cast<T>(below);
-        const int level = below + (static_cast<int>(words[i] >> 1) < static_cast<int>(fraction * T{0x1p31F}) ? 1 : 0);
+        const int level = below + (draws.up(at + i, static_cast<std::int32_t>(fraction * static_cast<T>(one))) ? 1 : 0);
         codes[i] = static_cast<std::uint8_t>(values[i] < 0 ? zero - level : zero + level);
     }
 }
@@ -237,12 +237,15 @@ struct format {
         return buckets(n) * sizeof(T) + packed_bytes(n, bits);
     }
 
-    /// Words of elements first .. first + out.size() - 1; half of their range for rounding to nearest.
-    void draw(const core::random_stream& random, std::size_t first, std::span<std::uint32_t> out) const noexcept {
-        if (stochastic)
-            simd::random_words(random, first, out);
-        else
-            std::fill(out.begin(), out.end(), 1U << 31);
+    /// f(what decides which numbers are rounded up).
+    template <class F>
+    auto with_draws(const F& f) const noexcept {
+        if (stochastic) {
+            stochastic_draws<chunk> draws;
+            return f(draws);
+        }
+        nearest_draws draws;
+        return f(draws);
     }
 
     /// The steps of all buckets, then packed codes. scale_of(bucket) is what s steps have to reach. Returns bytes().
@@ -251,24 +254,25 @@ struct format {
         const std::size_t n = in.values.size();
         std::byte* const steps = in.message.data();
         std::byte* const packed = steps + buckets(n) * sizeof(T);
-        std::array<std::uint8_t, chunk> codes;
-        std::array<std::uint32_t, chunk> words;
-        T step{};
-        for (std::size_t first = 0; first < n; first += chunk) {
-            const std::size_t last = std::min(n, first + chunk);
-            draw(in.random, first, std::span{words}.first(last - first));
-            for (std::size_t at = first; at < last;) {
-                if (at % bucket == 0) {
-                    step = step_of(scale_of(in.values.subspan(at, std::min(bucket, n - at))), s);
-                    std::memcpy(steps + at / bucket * sizeof(T), &step, sizeof(T));
+        with_draws([&](auto& draws) {
+            std::array<std::uint8_t, chunk> codes;
+            T step{};
+            for (std::size_t first = 0; first < n; first += chunk) {
+                const std::size_t last = std::min(n, first + chunk);
+                draws.fill(in.random, first, last - first);
+                for (std::size_t at = first; at < last;) {
+                    if (at % bucket == 0) {
+                        step = step_of(scale_of(in.values.subspan(at, std::min(bucket, n - at))), s);
+                        std::memcpy(steps + at / bucket * sizeof(T), &step, sizeof(T));
+                    }
+                    const std::size_t end = end_of_run(at, last);
+                    write_codes(in.values.subspan(at, end - at), step, s, draws, at - first,
+                                codes.data() + (at - first));
+                    at = end;
                 }
-                const std::size_t end = end_of_run(at, last);
-                write_codes(in.values.subspan(at, end - at), step, s, words.data() + (at - first),
-                            codes.data() + (at - first));
-                at = end;
+                pack(std::span<const std::uint8_t>{codes}.first(last - first), bits, packed + first / 8 * bits);
             }
-            pack(std::span<const std::uint8_t>{codes}.first(last - first), bits, packed + first / 8 * bits);
-        }
+        });
         return bytes<T>(n);
     }
 
