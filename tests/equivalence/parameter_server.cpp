@@ -179,6 +179,29 @@ TEST_CASE("equivalence/parameter_server: a measured run is replayed bit for bit"
     check({}, ls::optim::momentum{.beta = 0.8}, {1, 3, 8});
     check({.bound = 1}, ls::optim::sgd{}, {2, 5});
     check({.drain_every = 7}, ls::optim::adam{}, {4});
+    check({.ranks_per_learner = 2}, ls::optim::momentum{.beta = 0.8}, {2, 5});
+    check({.bound = 1, .drain_every = 7, .ranks_per_learner = 3}, ls::optim::adam{}, {8});
+}
+
+TEST_CASE("equivalence/parameter_server: ranks of a learner make one gradient together", "[equivalence]") {
+    on_groups({5}, [&](const boost::mpi::communicator& group) {
+        ls::trainer trainer{group, recipe(parameter_server{.ranks_per_learner = 2})};
+        trainer.fit(set_of(trainer.grid().rank, 2), ls::epochs{1});
+        std::set<std::uint64_t> learners;
+        for (const arrival& one : trainer.arrivals().entries) learners.insert(one.learner);
+        CHECK(learners == std::set<std::uint64_t>{0, 1, 2});
+    });
+    // All ranks are one: a synchronous run, and there are no others to wait for.
+    std::uint64_t alone = 0;
+    on_groups({4, 1}, [&](const boost::mpi::communicator& group) {
+        ls::trainer trainer{group, recipe(parameter_server{.ranks_per_learner = 4})};
+        ls::trainer every{group, recipe(ls::sync::every_step{})};
+        trainer.fit(set_of(99), ls::epochs{2});
+        every.fit(set_of(99), ls::epochs{2});
+        CHECK(trainer.weights_hash() == every.weights_hash());
+        for (const arrival& one : trainer.arrivals().entries) alone += one.learner;
+    });
+    CHECK(alone == 0);
 }
 
 TEST_CASE("equivalence/parameter_server: no learner is further ahead than the bound", "[equivalence]") {

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/group.hpp"
@@ -30,13 +31,16 @@ double gradient_of(double weight, std::uint64_t minibatch) { return 0.5 * weight
 
 TEST_CASE("mpi/push_pull: weights are those of the order that all ranks were told", "[mpi]") {
     const ls::comm::group ranks{boost::mpi::communicator{}};
-    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000}}) {
-        ls::sync::push_pull<double> wires{ranks, n};
+    const auto check = [&](std::size_t n, std::size_t ranks_per_learner) {
+        ls::sync::push_pull<double> wires{ranks, n, ranks_per_learner};
+        REQUIRE(wires.speaks() == (ranks.rank() % ranks_per_learner == 0));
         std::vector<double> weights(n);
         std::iota(weights.begin(), weights.end(), 0.0);
         std::uint64_t first = 0;
         for (const std::uint64_t count : {0U, 1U, 20U, 7U}) {
             std::uint64_t made = first;
+            std::vector<std::pair<std::uint64_t, std::uint64_t>> mine, ordered;  // minibatches and versions
+            std::vector<double> last_read;
             const auto update = [&](std::span<double> strip, std::span<const double> gradient, std::uint64_t number) {
                 REQUIRE(number == made++);
                 REQUIRE(strip.size() == wires.strip().size());
@@ -50,8 +54,11 @@ TEST_CASE("mpi/push_pull: weights are those of the order that all ranks were tol
                     std::this_thread::sleep_for(std::chrono::microseconds{200});
                     wires.serve(update);
                 }
-                for (std::size_t i = 0; i < n; ++i)
+                for (std::size_t i = 0; i < wires.gradient().size(); ++i)
                     wires.gradient()[i] = gradient_of(wires.weights()[i], task.minibatch);
+                mine.push_back({task.minibatch, task.version});
+                const auto read = wires.weights();
+                last_read.assign(read.begin(), read.end());
                 wires.push({.minibatch = task.minibatch, .version = task.version, .samples = 1, .loss = 2});
             }
             REQUIRE(made == first + count);
@@ -61,6 +68,8 @@ TEST_CASE("mpi/push_pull: weights are those of the order that all ranks were tol
             for (const auto& one : wires.events()) {
                 if (one.what != ls::sync::server_event::kind::update) continue;
                 REQUIRE(one.gradient.loss == 2);
+                if (one.learner == ranks.rank() / ranks_per_learner)
+                    ordered.push_back({one.gradient.minibatch, one.gradient.version});
                 const auto& read = versions[one.gradient.version - first];
                 auto next = versions.back();
                 for (std::size_t i = 0; i < n; ++i)
@@ -68,6 +77,9 @@ TEST_CASE("mpi/push_pull: weights are those of the order that all ranks were tol
                 versions.push_back(next);
             }
             REQUIRE(versions.size() == count + 1);
+            // Each rank of a learner has had its minibatches, and read the same version.
+            REQUIRE(mine == ordered);
+            if (!mine.empty()) REQUIRE(last_read == versions[mine.back().second - first]);
             const auto strip = wires.strip();
             for (std::size_t i = 0; i < strip.size(); ++i)
                 REQUIRE(wires.served()[i] == versions.back()[strip.first + i]);
@@ -75,13 +87,16 @@ TEST_CASE("mpi/push_pull: weights are those of the order that all ranks were tol
             first += count;
             ranks.end_together();
         }
-    }
+    };
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000}})
+        for (const std::size_t ranks_per_learner : {1U, 2U, 3U, 9U}) check(n, ranks_per_learner);
 }
 
 TEST_CASE("mpi/push_pull: a learner that fails ends the round of all", "[mpi]") {
+    const std::size_t ranks_per_learner = GENERATE(1, 2, 3);
     const ls::comm::group ranks{boost::mpi::communicator{}};
     if (ranks.size() == 1) return;
-    ls::sync::push_pull<float> wires{ranks, 100};
+    ls::sync::push_pull<float> wires{ranks, 100, ranks_per_learner};
     const std::vector<float> weights(100);
     wires.begin(weights, 0, 1000, {});
     const auto update = [](std::span<float>, std::span<const float>, std::uint64_t) {};

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/sync/arrivals.hpp"
@@ -32,26 +33,38 @@ namespace lockstep::sync {
 ///
 /// asynchronous SGD (Downpour; Dean et al., NeurIPS 2012), with minibatches that are dealt to the learner that is free.
 /// With `bound` = s it is stale-synchronous (Ho et al., NeurIPS 2013): no learner begins a gradient while it has sent
-/// more than s more than the slowest since the last barrier. At the end of an epoch, of a fit() and after each
+/// more than s more than the slowest since the last barrier. With `ranks_per_learner` = g each g ranks that follow each
+/// other are one learner, such as those of a node: they compute one gradient, as in a synchronous step, and their first
+/// one pushes and pulls for all: a hierarchical parameter server, with fewer versions under way and less traffic
+/// between nodes. At the end of an epoch, of a fit() and after each
 /// `drain_every` updates all ranks meet: nothing is under way then, observers of epochs hear of it, and checkpoints are
 /// those of a synchronous run. Events of steps come then, too, one for each update; an observer that looks at weights
 /// hears of the last one alone, and checkpoint saves after it what was due before. Which gradient came when depends
 /// on the machine; the trainer writes it down (arrivals()), and sync::asynchronous{.replay = ..} with `.workers = 1`
 /// repeats the run, bit for bit, on any number of ranks. step() is a synchronous step. A rank that computes
 /// serves others between two layers: one that is long in a layer, or in read(), holds them up. With
-/// plan::progress_thread it serves at any time. Cost: a gradient over the whole minibatch on each rank, for which
-/// it has room beside that of a synchronous step; n numbers out and n in for each gradient. Not with a compressor,
+/// plan::progress_thread it serves at any time (but not within a layer where a learner has several ranks). Cost: a
+/// gradient over the whole minibatch on each learner, for which it has room beside that of a synchronous step; n
+/// numbers out and n in for each gradient, and n to each further rank of the learner. Not with a compressor,
 /// a partition, clipping, optimizers that need norms, factors, and layers with running statistics. Errors: those of
 /// a step, on all ranks.
 struct parameter_server {
     std::optional<std::uint64_t> bound{};  ///< of the stale-synchronous; without one learners never wait
     std::uint64_t drain_every = 0;         ///< updates; 0: all ranks meet at the end of an epoch alone
+    std::size_t ranks_per_learner = 1;     ///< the last learner has what is left; bits follow from the arrivals alone
 
     static constexpr std::string_view name = "parameter_server";
     static constexpr bool is_measured = true;
 
     [[nodiscard]] std::string settings() const {
         return core::text("bound=", bound ? core::text(*bound) : std::string{"none"}, " drain_every=", drain_every);
+    }
+    /// Has to be alike on all ranks; a resume may change it.
+    [[nodiscard]] std::string machine_settings() const { return core::text("ranks_per_learner=", ranks_per_learner); }
+    /// Throws core::error.
+    void check() const {
+        if (ranks_per_learner == 0)
+            core::fail("parameter_server has ranks_per_learner = 0", "give 1, or the ranks of a node");
     }
 
     template <class Types>
@@ -62,10 +75,12 @@ struct parameter_server {
 
     public:
         template <class Plan>
-        [[gnu::cold]] explicit strategy(const setup<Plan>& from) : base{from}, team_{from.team} {}
+        [[gnu::cold]] explicit strategy(const setup<Plan>& from)
+            : base{from}, team_{from.team}, ranks_per_learner_{from.plan.sync.ranks_per_learner} {}
 
-        /// As that of a learner, which is a trainer of one rank: commit() puts the gradient into `gradient` and leaves
-        /// the weights as they are, and serve(self) is called between layers.
+        /// As that of a learner, which is a trainer of its ranks: commit() puts the gradient into `gradient` and leaves
+        /// the weights as they are, or into the place of the weights where that is empty; serve(self) is called between
+        /// layers.
         void learns_for(std::span<T> gradient, void* self, void (*serve)(void* self)) noexcept {
             gradient_ = gradient;
             self_ = self;
@@ -140,8 +155,9 @@ struct parameter_server {
         }
         /// Sent by this rank, the mean over many steps: each learner makes as many of them.
         [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-            const std::size_t ranks = this->all_.size();
-            return 2 * Types::network::parameters_here * sizeof(T) * (ranks - 1) / (ranks * ranks);
+            const std::size_t ranks = this->all_.size(), inside = std::min(ranks_per_learner_, ranks) - 1;
+            return Types::network::parameters_here * sizeof(T) * (2 * (ranks - 1) + 3 * inside * ranks) /
+                   (ranks * ranks);
         }
 
         void prepare_state(std::uint64_t steps) { arrivals_.resize(in_arrival * steps); }
@@ -169,24 +185,33 @@ struct parameter_server {
             visit(tensor::state_part<std::uint64_t>{
                 .role = "arrivals", .numbers = std::span{numbers}, .speaks = this->all_.rank() == 0});
         }
+        /// And serves meanwhile.
+        void wait_for(const typename base::queue::entry& one) {
+            comm::backoff waiting{this->queue_.among_all(one.reducer.pending())};
+            for (this->queue_.poll(); one.state != stage::summed; this->queue_.poll()) {
+                serve_(self_);
+                waiting.wait(this->all_.aborts());
+            }
+        }
         void take_gradient(std::span<T> weights, std::uint64_t step) {
             auto& buckets = this->queue_;
+            const std::span<T> to = gradient_.empty() ? weights : gradient_;
             for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
                 auto& one = buckets[bucket];
-                while (one.state != stage::summed) buckets.poll();
+                if (one.state != stage::summed) wait_for(one);
                 one.reducer.finish();
-                const std::size_t first = one.range.first;
-                one.reducer.update(weights.subspan(first, one.range.count),
-                                   [&](parallel::block part, std::span<const T> sum) noexcept {
-                                       std::ranges::copy(sum, gradient_.subspan(first + part.first).begin());
-                                   });
-                buckets.share(bucket, weights);
+                const std::span<T> here = to.subspan(one.range.first, one.range.count);
+                one.reducer.update(here, [&](parallel::block part, std::span<const T> sum) noexcept {
+                    std::ranges::copy(sum, here.subspan(part.first).begin());
+                });
+                buckets.share(bucket, to);
             }
             buckets.completes(step + 1);
             buckets.wait_all();
         }
 
         parallel::team team_;
+        std::size_t ranks_per_learner_;
         std::span<T> gradient_{};
         void* self_ = nullptr;
         void (*serve_)(void*) = nullptr;

@@ -104,6 +104,7 @@ template <class Plan>
     if constexpr (compress::adapts<decltype(of.compressor)>)
         out.push_back(
             {"decisions of the compressor", of.compressor.decision_settings() + (of.overlap ? " with overlap" : "")});
+    if constexpr (requires { of.sync.machine_settings(); }) out.push_back({"sync", of.sync.machine_settings()});
     return out;
 }
 

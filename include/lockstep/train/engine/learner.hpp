@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A rank as a learner of a parameter server: rounds in which it takes minibatches, pushes gradients and makes updates
-// of its strip, while others do the same.
+// A rank as a learner of a parameter server, or a part of one: rounds in which it takes minibatches, pushes gradients
+// and makes updates of its strip, while others do the same.
 // Tested by tests/equivalence/parameter_server.cpp.
 
 #include <algorithm>
@@ -30,10 +30,10 @@
 
 namespace lockstep::train {
 
-/// Beside the trainer of all ranks there is one of this rank alone, which computes gradients over whole minibatches and
-/// has slots for all numbers, of which those of the own strip are used. After a round the trainer of all ranks has the
-/// weights and slots, as after so many steps of its own. Memory: that of a trainer of one rank, and of push_pull.
-/// Collective but for next() within a round.
+/// Beside the trainer of all ranks there is one of the ranks of this learner, which computes gradients over whole
+/// minibatches, and one of this rank alone - the same where the learner has one rank - with slots for all numbers, of
+/// which those of the own strip are used. After a round the trainer of all ranks has the weights and slots, as after so
+/// many steps of its own. Memory: that of both, and of push_pull. Collective but for next() within a round.
 template <class Plan>
 class learner {
     using core_type = engine<Plan>;
@@ -45,12 +45,24 @@ class learner {
 public:
     [[gnu::cold]] explicit learner(core_type& of)
         : core_{of},
-          wires_{of.ranks, n},
-          alone_{of.plan, single_, comm::watched_call{single_.aborts(), "learner", std::source_location::current()}},
+          wires_{of.ranks, n, of.plan.sync.ranks_per_learner},
+          ranks_{of.plan.sync.ranks_per_learner > 1
+                     ? of.ranks.split(wires_.learner_of(of.ranks.rank()), of.ranks.rank()).named("a learner")
+                     : comm::group{}},
+          mine_{plan_of(of.plan), ranks_,
+                comm::watched_call{ranks_.aborts(), "learner", std::source_location::current()}},
           slots_(slots * n) {
+        if (ranks_.size() > 1) {
+            Plan of_server = plan_of(of.plan);
+            of_server.batch = core_.grid.lanes;  // it computes none
+            const comm::group single;
+            serves_ = std::make_unique<core_type>(
+                of_server, single, comm::watched_call{single.aborts(), "server", std::source_location::current()});
+        }
         const bool has_thread = core_.plan.progress_thread && core_.ranks.size() > 1;
-        alone_.strategy.learns_for(wires_.gradient(), this, [](void* self) {
-            if (auto& me = *static_cast<learner*>(self); me.thread_ == nullptr) me.serve();
+        mine_.strategy.learns_for(ranks_.size() > 1 ? std::span<T>{} : wires_.gradient(), this, [](void* self) {
+            auto& me = *static_cast<learner*>(self);
+            if (me.thread_ == nullptr || !me.thread_->is_lent()) me.serve();
         });
         if (has_thread)
             thread_ = std::make_unique<comm::progress_thread>(
@@ -102,7 +114,7 @@ private:
     template <class Dataset>
     void run_round(const Dataset& set, std::uint64_t count, core::stop_request::listener& listens) {
         core_.strategy.complete();
-        std::ranges::copy(core_.weights(), alone_.weights().begin());
+        std::ranges::copy(core_.weights(), server().weights().begin());
         gather_slots();
         began_ = clock::now();
         first_ = core_.totals.steps;
@@ -110,7 +122,7 @@ private:
         for (std::uint64_t step = first_; step < first_ + count; ++step)
             rates_.push_back(static_cast<double>(core_.plan.schedule(step)));
         const std::size_t sent = wires_.bytes_sent();
-        wires_.begin(alone_.weights(), first_, count, core_.plan.sync.bound, core_.limit.seconds_left(began_));
+        wires_.begin(server().weights(), first_, count, core_.plan.sync.bound, core_.limit.seconds_left(began_));
         const auto serving = [this](auto... what) { update(what...); };
         double waited = 0;
         for (;;) {
@@ -122,6 +134,14 @@ private:
         }
         take_over(waited);
         core_.totals.bytes_sent += wires_.bytes_sent() - sent;
+    }
+
+    [[nodiscard]] core_type& server() noexcept { return serves_ ? *serves_ : mine_; }
+    /// The thread is that of this object.
+    [[nodiscard]] static Plan plan_of(const Plan& of) {
+        Plan out = of;
+        out.progress_thread = false;
+        return out;
     }
 
     /// The thread serves as long as it lives.
@@ -144,26 +164,30 @@ private:
         comm::progress_thread* to_;
     };
 
-    /// The gradient of the minibatch that this rank has taken.
+    /// The gradient of the minibatch that this learner has taken.
     template <class Dataset>
     void compute(const Dataset& set, core::stop_request::listener& listens) {
         const auto begin = clock::now();
         listens.step_begins(begin);
         const sync::sent_gradient task = wires_.task();
-        std::ranges::copy(wires_.weights(), alone_.weights().begin());
+        std::ranges::copy(wires_.weights(), mine_.weights().begin());
         lent_turn serving{thread_.get()};
         auto reading = clock::now();
         const std::size_t place = core_.position + (task.minibatch - first_) * core_.plan.batch,
                           size = std::min(core_.plan.batch, core_.order.size() - place);
-        alone_.totals.steps = task.minibatch;
-        alone_.epoch = core_.epoch;
-        alone_.strategy.begin(task.minibatch);
-        alone_.rows.whole(size, core_type::least_rows);
-        const auto rows = alone_.samples.template read<Dataset>(set, std::span{core_.order}.subspan(place, size),
-                                                                {core_.plan.seed, core_.epoch}, false);
-        alone_.totals.seconds.data += report::lap(reading);
-        const report::step_event made = alone_.run_step(rows.x, rows.y);
+        mine_.totals.steps = task.minibatch;
+        mine_.epoch = core_.epoch;
+        mine_.strategy.begin(task.minibatch);
+        mine_.rows.whole(size, core_type::least_rows);
+        const parallel::block own = mine_.rows_to_read(size);
+        const auto rows = mine_.samples.template read<Dataset>(
+            set, std::span{core_.order}.subspan(place + own.first, own.size()), {core_.plan.seed, core_.epoch}, false);
+        mine_.totals.seconds.data += report::lap(reading);
+        // Ranks of a learner send messages in its step, and MPI is called by one thread at a time.
+        if (ranks_.size() > 1) serving.end();
+        const report::step_event made = mine_.run_step(rows.x, rows.y);
         serving.end();
+        if (ranks_.size() > 1 && wires_.speaks()) std::ranges::copy(mine_.weights(), wires_.gradient().begin());
         const auto end = clock::now();
         listens.step_ends(end);
         wires_.push({.minibatch = task.minibatch,
@@ -183,7 +207,7 @@ private:
         if (!(std::isfinite(rate) && rate >= 0))
             core::fail(core::text("the learning rate is ", rate, " in step ", step + 1),
                        "use a schedule of finite numbers, 0 or more");
-        if (!alone_.strategy.update_strip(strip, wires_.strip().first, gradient, rate, step))
+        if (!server().strategy.update_strip(strip, wires_.strip().first, gradient, rate, step))
             core::fail(core::text("a weight, a gradient or the state of the optimizer became infinite or NaN in step ",
                                   step + 1, ", whose loss was finite"),
                        "use a lower learning rate or a warm-up, or scale the data");
@@ -206,10 +230,11 @@ private:
             if (core_.ranks.size() > 1)
                 comm::run(core_.ranks, collectives::all_gather(core_.ranks.rank(), wires_.strips()), all);
         };
-        const std::span<T> weights = alone_.weights();
+        const std::span<T> weights = server().weights();
         std::ranges::copy(wires_.served(), weights.subspan(wires_.strip().first).begin());
         join(weights);
-        copy_slots(alone_.strategy, [](std::span<T> part, std::span<T> all) { std::ranges::copy(part, all.begin()); });
+        copy_slots(server().strategy,
+                   [](std::span<T> part, std::span<T> all) { std::ranges::copy(part, all.begin()); });
         for (std::size_t slot = 0; slot < slots; ++slot) join(std::span{slots_}.subspan(slot * n, n));
 
         core_.ranks.end_together();
@@ -226,7 +251,7 @@ private:
         core_.change.end(first_ + updates_.size());
         core_.ranks.aborts().passed();
 
-        const report::seconds_spent spent = alone_.spent_since();
+        const report::seconds_spent spent = mine_.spent_since();
         auto& sum = core_.totals.seconds;
         sum.data += spent.data;
         sum.forward += spent.forward;
@@ -266,7 +291,7 @@ private:
                             slots_.begin() + static_cast<std::ptrdiff_t>(one.at));
                 at += one.count;
             }
-            copy_slots(alone_.strategy, put_part);
+            copy_slots(server().strategy, put_part);
         }
     }
     /// What each rank has, one after the other.
@@ -307,9 +332,10 @@ private:
     };
 
     core_type& core_;
-    comm::group single_;
     sync::push_pull<T> wires_;
-    core_type alone_;
+    comm::group ranks_;  // of this learner
+    core_type mine_;
+    std::unique_ptr<core_type> serves_;  // where mine_ is of several ranks
     std::vector<T> slots_;
     std::uint64_t first_ = 0;                  // step of the round,
     std::vector<double> rates_;                // rates of its steps,
