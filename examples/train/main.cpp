@@ -43,7 +43,7 @@ Number read(const std::string& option, const std::string& word, const std::strin
 void interpret_sync(example::options& of, const std::pair<std::string, std::string>& cut) {
     const auto& [sync, setting] = cut;
     const std::string usage =
-        "every, delayed, local:PERIOD, gossip[:GRAPH], server[:BOUND], asynchronous[:LEARNERS[,BOUND]] or "
+        "every, delayed, local:PERIOD, gossip[:GRAPH], server[:[BOUND][,RANKS]], asynchronous[:LEARNERS[,BOUND]] or "
         "asynchronous:FILE, for example local:8";
     of.is_of_workers = sync == "local" || sync == "gossip" || sync == "asynchronous" || sync == "server";
     const bool has_setting = of.sync.size() > sync.size();
@@ -59,7 +59,11 @@ void interpret_sync(example::options& of, const std::pair<std::string, std::stri
                         "write gossip:ring, gossip:torus, gossip:exponential or gossip:random_pairs"};
         if (has_setting) of.graph = *found;
     } else if (sync == "server") {
-        if (has_setting) of.bound = read<std::uint64_t>("--sync server", setting, usage);
+        const auto comma = setting.find(',');
+        if (has_setting && comma != 0)
+            of.bound = read<std::uint64_t>("--sync server", setting.substr(0, comma), usage);
+        if (comma != std::string::npos)
+            of.ranks_per_learner = read<std::size_t>("--sync server", setting.substr(comma + 1), usage);
     } else if (sync == "asynchronous") {
         const auto comma = setting.find(',');
         const bool is_number = setting.empty() || (setting.front() >= '0' && setting.front() <= '9');
@@ -254,8 +258,8 @@ void describe(CLI::App& app, example::options& of) {
                    "random_pairs; asynchronous[:LEARNERS[,BOUND]]: a parameter server is updated by the next --workers "
                    "gradients of LEARNERS (--workers) that arrive in an order drawn from the seed, none more than "
                    "BOUND ahead, or as in FILE of --sync-arrivals (asynchronous:FILE); all of these: other bits, the "
-                   "same on any number of ranks for the same --workers; server[:BOUND]: the same over messages, where "
-                   "each rank is a learner, and the order is that of the machine")
+                   "same on any number of ranks for the same --workers; server[:[BOUND][,RANKS]]: the same over "
+                   "messages, where each rank, or so many together, is a learner, and the order is that of the machine")
         ->capture_default_str();
     add_path("--sync-arrivals", of.sync_arrivals,
              "file for the list of arrivals of --sync asynchronous or server, a line of learner, version and time for "

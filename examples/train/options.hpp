@@ -70,6 +70,7 @@ struct options {
     lockstep::sync::graph graph = lockstep::sync::ring;  // gossip
     std::size_t learners = 0;                            // asynchronous; 0: as many as workers
     std::optional<std::uint64_t> bound{};                // asynchronous, server: of the stale-synchronous
+    std::size_t ranks_per_learner = 1;                   // server
     std::string replay{};                                // asynchronous: file of arrivals; empty: they are drawn
 };
 

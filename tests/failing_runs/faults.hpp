@@ -177,8 +177,9 @@ inline int room(const boost::mpi::communicator& world, const std::string& wanted
     return 0;
 }
 
-/// In a trainer: `place` is the member during which it happens; `hybrid`, `pipeline`, `server` and `thread` are fit()
-/// in a model partition, in a pipeline, with a parameter server and with a progress thread.
+/// In a trainer: `place` is the member during which it happens; `hybrid`, `pipeline`, `server`, `learners` and
+/// `thread` are fit() in a model partition, in a pipeline, with a parameter server, also with learners of two ranks,
+/// and with a progress thread.
 template <class Plan, class Samples>
 int training(const boost::mpi::communicator& world, const fault& of, const std::string& place, const Plan& plan,
              Samples set) {

@@ -138,9 +138,11 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
         return faults::training(world, fault, place,
                                 plan(ls::partition::hybrid{ls::partition::data{}, ls::partition::pipeline<2>{}}, every),
                                 samples{});
-    if (place == "server")
-        return faults::training(world, fault, place, plan(ls::partition::data{}, ls::sync::parameter_server{}),
-                                samples{});
+    if (place == "server" || place == "learners")
+        return faults::training(
+            world, fault, place,
+            plan(ls::partition::data{}, ls::sync::parameter_server{.ranks_per_learner = place == "learners" ? 2U : 1U}),
+            samples{});
     if (is_fault) return faults::training(world, fault, place, plan(ls::partition::data{}, every), samples{});
     if (name == "failure_of_another_group") {  // ranks 0 and 1 train, and rank 1 belongs to a group with rank 2 as well
         const boost::mpi::communicator training = world.split(rank < 2 ? 0 : 1);

@@ -138,8 +138,8 @@ public:
     {
         return decltype(core_->plan.compressor.replay)::value_type::of(core_->strategy.choices());
     }
-    /// Which rank's gradient made which update, of which weights and minibatch, from the first step of the run on: of
-    /// sync::parameter_server. `replay` of sync::asynchronous repeats it.
+    /// Which learner's gradient made which update, of which weights and minibatch, from the first step of the run on:
+    /// of sync::parameter_server. `replay` of sync::asynchronous repeats it.
     [[nodiscard]] auto arrivals() const requires sync::is_measured<decltype(core_type::plan.sync)> {
         return core_->strategy.arrivals();
     }
