@@ -15,7 +15,7 @@ namespace {
 using namespace support;
 
 /// A line of /proc/self/status that is in kilobytes, in bytes: VmRSS what lies in memory now, VmHWM the most so far.
-std::size_t of_process(const std::string& name) {
+[[maybe_unused]] std::size_t of_process(const std::string& name) {
     std::ifstream status{"/proc/self/status"};
     for (std::string word; status >> word; status.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
         if (std::size_t kilobytes = 0; word == name + ":" && status >> kilobytes) return kilobytes * 1024;
