@@ -31,12 +31,12 @@ enum class level_coding : std::uint8_t { packed, elias };
 /// = sign(v_i) x step. So the mean of what is decoded is v, and its variance at most min(d / levels^2, sqrt(d) /
 /// levels) |v|_2^2 in a bucket of d. (The reference code of ATOMO rounds the other way round, which is biased.) |v| is
 /// the Euclidean norm, or the largest magnitude, which makes the step up to sqrt(d) times smaller for the same bits.
-/// The step is rounded up to whole grids, see quantize, as are draws; what is not finite, or
-/// 2^126 (float) or 2^1022 (double) or more, makes its bucket NaN. Message: ceil(n / bucket) steps, then the levels.
-/// packed: b = ceil(log2(2 levels + 1)) bits each. elias: for each bucket the shortest of three forms, after two bits
-/// that say which: packed; for each number omega(|level| + 1), and a sign if it is not 0; the count of levels that are
-/// not 0 and for each of these omega(distance), sign, omega(|level|). Such a message has the length that its numbers
-/// need, at most 2 bits a bucket more than packed.
+/// The step is rounded up to whole grids, see quantize, as are draws; what is not finite, or 2^126 (float) or 2^1022
+/// (double) or more, makes its bucket NaN. Message: ceil(n / bucket) steps, then the levels. packed: b = ceil(log2(2
+/// levels + 1)) bits each. elias: for each bucket the shortest of three forms, after two bits that say which: packed;
+/// for each number omega(|level| + 1), and a sign if it is not 0; the count of levels that are not 0 and for each of
+/// these omega(distance), sign, omega(|level|). Such a message has the length that its numbers need, at most 2 bits a
+/// bucket more than packed.
 struct qsgd {
     std::size_t levels = 7;  ///< on each side of zero
     std::size_t bucket = 512;

@@ -3,7 +3,6 @@
 // What decides which of a message's numbers are rounded up.
 // Tested by tests/unit/compress/quantize.cpp.
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
