@@ -122,8 +122,8 @@ struct setup {
 /// optimizers that need norms of tensors are refused. Optional: `static constexpr bool takes_factors = true`, where
 /// weights follow from the sums of the buckets of a step; `takes_proposals = true`, where the update of each step is
 /// made before the gradients of the next one are there; `takes_adaptive = true`, where compress::adaptive is defined:
-/// `strategy<Types>` derives from `every_step::strategy<Types>`; `machine_settings()`, a text of settings that change no
-/// bit: they have to be alike on all ranks, and may be others in a resume.
+/// `strategy<Types>` derives from `every_step::strategy<Types>`; `machine_settings()`, a text of settings that change
+/// no bit: they have to be alike on all ranks, and may be others in a resume.
 template <class S>
 concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice) {
     { S::name } -> std::convertible_to<std::string_view>;
