@@ -18,6 +18,7 @@
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bytes.hpp"
+#include "lockstep/simd/map.hpp"
 #include "lockstep/simd/part.hpp"
 
 namespace lockstep::compress {
@@ -80,11 +81,15 @@ struct sign_vote {
 
     template <class T>
     void finish(const shared_pass<T>& all, std::span<const std::uint32_t> result, std::span<T> mean) const noexcept {
-        const auto none = static_cast<std::uint32_t>(all.workers);
-        const T size = static_cast<T>(scale);
-        ternary_fields{all.workers}.read(all.team, result, mean.size(), [&](std::size_t i, std::uint32_t sum) {
-            mean[i] = sum > none ? size : sum < none ? -size : T{0};
-        });
+        using vector = simd::batch<T>;
+        const vector none(static_cast<T>(all.workers)), zero(T{0}), size(static_cast<T>(scale)), less(-size);
+        ternary_fields{all.workers}.read<T>(
+            all.team, result, mean.size(), [&](std::size_t first, std::span<const T> sums) {
+                simd::map_to(
+                    sums.size(), false,
+                    [&](const vector& sum) { return select(sum > none, size, select(sum < none, less, zero)); },
+                    mean.data() + first, sums.data());
+            });
     }
 
     /// scale x sign / workers, as if votes were added.
@@ -92,9 +97,14 @@ struct sign_vote {
     void decode_own(const worker_pass<T>& in, std::span<const std::uint32_t> elements, T factor,
                     std::span<T> sum) const noexcept {
         const T part = factor * static_cast<T>(scale / static_cast<double>(in.workers));
-        ternary_fields{in.workers}.read(in.team, elements, sum.size(), [&](std::size_t i, std::uint32_t vote) {
-            sum[i] += part * static_cast<T>(static_cast<std::int32_t>(vote) - 1);
-        });
+        using vector = simd::batch<T>;
+        const vector one(T{1}), size(part);
+        ternary_fields{in.workers}.read<T>(
+            in.team, elements, sum.size(), [&](std::size_t first, std::span<const T> votes) {
+                simd::map(
+                    votes.size(), [&](vector& out, const vector& vote) { out = out + size * (vote - one); },
+                    sum.data() + first, votes.data());
+            });
     }
 
 private:

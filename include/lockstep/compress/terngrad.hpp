@@ -12,13 +12,15 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/compress/parts/draws.hpp"
+#include "lockstep/compress/parts/level_codes.hpp"
 #include "lockstep/compress/parts/moments.hpp"
 #include "lockstep/compress/parts/ternary_fields.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/parallel/loop.hpp"
-#include "lockstep/simd/random_words.hpp"
+#include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/map.hpp"
 
 namespace lockstep::compress {
 
@@ -28,12 +30,13 @@ namespace lockstep::compress {
 ///   round 1    s = max over workers and elements of |u_w|
 ///   round 2    t_w = sign(u_w) with probability |u_w| / s, else 0; k = sum of t_w over workers, exactly
 ///   mean       s k
-/// The expectation of s t_w is u_w, up to 2^-32 of s and the rounding of a quotient: clipping is the only bias.
-/// Randomness: word i of the stream of (tensor, worker) for element i. sigma_w: sums of v - v_0 and its square in
-/// double, over blocks of 4,096 elements, whose sums are added in order. A worker without rows has zeros and sends
-/// zeros. Elements: one number, then ceil(n / f) words with f = floor(32 / b) fields of b = ceil(log2(2W + 1)) bits,
-/// each of them t_w + 1: fields of all workers add up without a carry. Bytes with 2, 4, 8 workers: 10, 8, 6 elements in
-/// a word, so 4n/10, 4n/8, 4n/6. Two passes over v to encode, with a random word for each element in the second one. No
+/// The expectation of s t_w is u_w, up to 2^-31 of s and the rounding of a quotient: clipping is the only bias.
+/// Randomness: half a word of the stream of (tensor, worker) for each element, see quantize. sigma_w: sums of v - v_0
+/// and its square in double, over blocks of 4,096 elements, whose sums are added in order. A worker without rows has
+/// zeros and sends zeros. What is not finite, or 2^126 (float) or 2^1022 (double) or more, makes the tensor NaN.
+/// Elements: one number, then ceil(n / f) words with f = floor(32 / b) fields of b = ceil(log2(2W + 1)) bits, each of
+/// them t_w + 1: fields of all workers add up without a carry. Bytes with 2, 4, 8 workers: 10, 8, 6 elements in a word,
+/// so 4n/10, 4n/8, 4n/6. Two passes over v to encode, with half a random word for each element in the second one. No
 /// state.
 struct terngrad {
     double clip = 2.5;  ///< in standard deviations of the worker's tensor; 0: no clipping
@@ -65,12 +68,9 @@ struct terngrad {
 
     template <class T>
     void encode(round_number<0>, const worker_pass<T>& in, std::span<T> out) const noexcept {
-        T most{0};
-        for (const T value : in.values) {
-            // With a number that is none the scale is infinite, and so is the sum none: it must not get lost.
-            const T size = std::abs(value);
-            most = size >= 0 ? std::max(most, size) : std::numeric_limits<T>::infinity();
-        }
+        // With a number that is none the scale is infinite, and so is the sum none: it must not get lost.
+        T most = level_codes::largest_of(in.values);
+        if (std::isnan(most)) most = std::numeric_limits<T>::infinity();
         if (clip > 0)
             if (const auto bound = static_cast<T>(clip * moments_of(in.values).deviation); bound > 0)
                 most = std::min(most, bound);
@@ -87,34 +87,44 @@ struct terngrad {
     void encode(round_number<1>, const worker_pass<T>& in, std::span<std::uint32_t> out) const noexcept {
         const ternary_fields fields{in.workers};
         const T scale = in.shared[0], most = in.kept[0];
+        using vector = simd::batch<T>;
+        const vector least(-most), largest(most);
         fields.write_runs(in.team, in.values.size(), out, [&](std::size_t first, std::span<std::uint8_t> codes) {
-            std::array<std::uint32_t, ternary_fields::longest_run> words;
-            simd::random_words(in.random, first, std::span{words}.first(codes.size()));
-            for (std::size_t i = 0; i < codes.size(); ++i) {
-                const T value = in.values[first + i];
-                // A word is below 2^32 x probability: for probability 1 always.
-                const T chance = scale > 0 ? std::min(std::abs(value), most) / scale : T{0};
-                const bool sent = chance > 0 && std::int64_t{words[i]} < static_cast<std::int64_t>(chance * T{0x1p32F});
-                codes[i] = sent ? value < 0 ? 0 : 2 : 1;
-            }
+            if (!std::isfinite(scale)) return (void)std::ranges::fill(codes, std::uint8_t{1});
+            std::array<T, ternary_fields::longest_run> cut;
+            simd::map_to(
+                codes.size(), false, [&](const vector& value) { return min(max(value, least), largest); }, cut.data(),
+                in.values.data() + first);
+            stochastic_draws<ternary_fields::longest_run> draws;
+            draws.fill(in.random, first, codes.size());
+            level_codes::write_codes(std::span<const T>{cut}.first(codes.size()), scale, 1, draws, 0, codes.data());
         });
     }
 
     template <class T>
     void finish(const shared_pass<T>& all, std::span<const std::uint32_t> result, std::span<T> mean) const noexcept {
-        ternary_fields{all.workers}.read(
-            all.team, result, mean.size(),
-            [&, zero = static_cast<std::int32_t>(all.workers)](std::size_t i, std::uint32_t k) {
-                mean[i] = all.shared[0] * static_cast<T>(static_cast<std::int32_t>(k) - zero);
+        using vector = simd::batch<T>;
+        const vector zero(static_cast<T>(all.workers)), size(all.shared[0]);
+        ternary_fields{all.workers}.read<T>(
+            all.team, result, mean.size(), [&](std::size_t first, std::span<const T> sums) {
+                simd::map_to(
+                    sums.size(), false, [&](const vector& sum) { return size * (sum - zero); }, mean.data() + first,
+                    sums.data());
             });
     }
 
     template <class T>
     void decode_own(const worker_pass<T>& in, std::span<const std::uint32_t> elements, T scale,
                     std::span<T> sum) const noexcept {
-        ternary_fields{in.workers}.read(in.team, elements, sum.size(), [&](std::size_t i, std::uint32_t k) {
-            sum[i] += scale * (in.shared[0] * static_cast<T>(static_cast<std::int32_t>(k) - 1));
-        });
+        using vector = simd::batch<T>;
+        const vector one(T{1}), factor(scale), size(in.shared[0]);
+        ternary_fields{in.workers}.read<T>(
+            in.team, elements, sum.size(), [&](std::size_t first, std::span<const T> numbers) {
+                simd::map(
+                    numbers.size(),
+                    [&](vector& out, const vector& number) { out = out + factor * (size * (number - one)); },
+                    sum.data() + first, numbers.data());
+            });
     }
 };
 

@@ -55,9 +55,11 @@ def terngrad(values, clip, step):
     for w, v in enumerate(values):
         signs = []
         for i, x in enumerate(v):
-            word = block(ROUNDING, TENSOR * WORKERS + w, step, i // 4)[i % 4]
+            def word(k):
+                return block(ROUNDING, TENSOR * WORKERS + w, step, k // 4)[k % 4]
+            draw = (word(i // 2) >> 16 * (i % 2) & 0xFFFF) << 15 | word(2**48 + i) >> 17
             chance = single(min(abs(x), most[w]) / scale)
-            signs.append((-1 if x < 0 else 1) if word < int(chance * 2**32) else 0)
+            signs.append((-1 if x < 0 else 1) if draw < int(chance * 2**31) else 0)
         sent.append(signs)
     return most, scale, [sum(column) for column in zip(*sent)], sent
 

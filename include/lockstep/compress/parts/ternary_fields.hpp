@@ -13,6 +13,7 @@
 
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/bytes.hpp"
 
 namespace lockstep::compress {
 
@@ -34,23 +35,31 @@ public:
     [[nodiscard]] constexpr std::size_t each() const noexcept { return each_; }
     [[nodiscard]] constexpr std::size_t words(std::size_t n) const noexcept { return (n + each_ - 1) / each_; }
 
-    /// Calls f(i, field) for fields 0 .. n - 1 of these words, on the threads of the team.
-    template <class F>
+    /// Calls f(first, numbers) for runs of fields 0 .. n - 1 of these words, as numbers of T, on the threads of the
+    /// team. Exact for fewer than 2^23 workers.
+    template <class T, class F>
     void read(parallel::team team, std::span<const std::uint32_t> words, std::size_t n, const F& f) const noexcept {
+        constexpr std::size_t width = simd::width<T>;
         parallel::for_blocks(team, words.size(), 1024, [&](parallel::block part) {
-            std::array<std::uint8_t, longest_run + 8> codes;
+            std::array<std::uint8_t, longest_run + std::max<std::size_t>(8, width)> codes;
+            std::array<T, longest_run + width> numbers;
             for (std::size_t at = part.first; at < part.last; at += chunk) {
                 const std::size_t last = std::min(part.last, at + chunk), first = at * each_;
                 const std::size_t count = std::min(n, last * each_) - first;
                 if (is_narrow()) {
                     for (std::size_t word = at; word < last; ++word)
                         spread(words[word], codes.data() + (word - at) * each_);
-                    for (std::size_t i = 0; i < count; ++i) f(first + i, std::uint32_t{codes[i]});
+                    std::fill_n(codes.data() + (last - at) * each_, width, std::uint8_t{0});
+                    for (std::size_t i = 0; i < count; i += width)
+                        simd::store(numbers.data() + i, simd::load_bytes<T>(codes.data() + i));
                 } else {
                     const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << bits_) - 1);
-                    for (std::size_t i = 0; i < count; ++i)
-                        f(first + i, words[at + i / each_] >> (i % each_ * bits_) & mask);
+                    T* to = numbers.data();
+                    for (std::size_t word = at; word < last; ++word)
+                        for (std::size_t bit = 0; bit < each_ * bits_; bit += bits_)
+                            *to++ = static_cast<T>(words[word] >> bit & mask);
                 }
+                f(first, std::span<const T>{numbers}.first(count));
             }
         });
     }
