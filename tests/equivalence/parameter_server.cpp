@@ -59,10 +59,11 @@ slow_digits set_of(std::size_t rank, std::size_t slow = 0) {
 struct reads_last : ls::data::digits {
     std::string file;
     bool waits = false;
+    std::size_t most = batch;  // that this rank reads
     template <class X>
     void read(std::span<const std::uint64_t> rows, X x, std::span<std::int32_t> y) const {
         std::error_code none;
-        const bool is_minibatch = rows.size() == batch;  // before a fit() some samples are compared
+        const bool is_minibatch = rows.size() == most;  // before a fit() some samples are compared
         if (is_minibatch && !waits) std::ofstream{file, std::ios::app} << '.';
         while (is_minibatch && waits && (!std::filesystem::exists(file) || std::filesystem::file_size(file, none) < 10))
             std::this_thread::sleep_for(std::chrono::milliseconds{1});
@@ -219,17 +220,32 @@ TEST_CASE("equivalence/parameter_server: no learner is further ahead than the bo
 
 TEST_CASE("equivalence/parameter_server: with a progress thread others go on while a rank reads", "[equivalence]") {
     const shared_folder folder;
-    on_groups({3}, [&](const boost::mpi::communicator& group) {
-        ls::trainer trainer{group, recipe(parameter_server{}, 1, ls::optim::sgd{}, true)};
-        const bool is_slow = trainer.grid().rank == 1;
-        trainer.fit(reads_last{{.count = samples}, folder.path + "/read", is_slow}, ls::epochs{1});
-        std::size_t before = 0;
-        for (const arrival& one : trainer.arrivals().entries) {
-            if (one.learner == 1) break;
-            ++before;
-        }
-        CHECK(before >= 8);  // what the rank waited for has been pushed, but for two that others are at work on
-    });
+    int run = 0;
+    const auto check = [&](int ranks, std::size_t ranks_per_learner, std::size_t slow) {
+        const std::string file = folder.path + "/read" + std::to_string(++run);
+        on_groups({ranks}, [&](const boost::mpi::communicator& group) {
+            const parameter_server sync{.ranks_per_learner = ranks_per_learner};
+            ls::trainer trainer{group, recipe(sync, 1, ls::optim::sgd{}, true)};
+            // Others of its learner wait for it, and serve.
+            const std::size_t rank = trainer.grid().rank, first = rank / ranks_per_learner * ranks_per_learner,
+                              together = std::min(ranks_per_learner, trainer.grid().ranks - first);
+            const bool is_other = first != slow / ranks_per_learner * ranks_per_learner, is_slow = rank == slow;
+            trainer.fit(
+                reads_last{{.count = samples}, is_other || is_slow ? file : "/dev/null", is_slow, batch / together},
+                ls::epochs{1});
+            std::size_t before = 0;
+            for (const arrival& one : trainer.arrivals().entries) {
+                if (one.learner == slow / ranks_per_learner) break;
+                ++before;
+            }
+            // What the rank waited for has been pushed, but for two that others are at work on.
+            CHECK(before >= 10 / ranks_per_learner - 2);
+            CHECK(trainer.report().seconds.total() > 0);
+        });
+    };
+    check(3, 1, 1);
+    check(3, 2, 1);
+    check(4, 2, 2);
 }
 
 TEST_CASE("equivalence/parameter_server: a run goes on from a checkpoint on other ranks, with its list",

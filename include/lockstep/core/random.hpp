@@ -53,7 +53,7 @@ public:
 
     /// `series`, below series_count, tells apart what has one purpose: the layer, the tensor. `step` is the training
     /// step or the epoch. It enters modulo 2^32. Messages of a compressor: series = tensor x workers + worker, word =
-    /// number of the element in the tensor.
+    /// number of the element in the tensor, or half of it and one far away (compress/parts/draws.hpp).
     constexpr random_stream(std::uint64_t seed, purpose what, std::uint32_t series = 0, std::uint32_t step = 0) noexcept
         : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
           series_{(static_cast<std::uint32_t>(what) << 24) ^ series},

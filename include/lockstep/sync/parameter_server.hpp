@@ -43,11 +43,12 @@ namespace lockstep::sync {
 /// on the machine; the trainer writes it down (arrivals()), and sync::asynchronous{.replay = ..} with `.workers = 1`
 /// repeats the run, bit for bit, on any number of ranks. step() is a synchronous step. A rank that computes
 /// serves others between two layers: one that is long in a layer, or in read(), holds them up. With
-/// plan::progress_thread it serves at any time (but not within a layer where a learner has several ranks). Cost: a
-/// gradient over the whole minibatch on each learner, for which it has room beside that of a synchronous step; n
+/// plan::progress_thread it serves at any time; where a learner has several ranks, in read() and between layers. Cost:
+/// a gradient over the whole minibatch on each learner, for which it has room beside that of a synchronous step; n
 /// numbers out and n in for each gradient, and n to each further rank of the learner. Not with a compressor,
 /// a partition, clipping, optimizers that need norms, factors, and layers with running statistics. Errors: those of
-/// a step, on all ranks.
+/// a step, on all ranks; a loss that makes no sense is an error of its learner and names the minibatch, and two
+/// learners may have one each.
 struct parameter_server {
     std::optional<std::uint64_t> bound{};  ///< of the stale-synchronous; without one learners never wait
     std::uint64_t drain_every = 0;         ///< updates; 0: all ranks meet at the end of an epoch alone
@@ -98,6 +99,15 @@ struct parameter_server {
         void gradient_ready(std::size_t layer, std::uint64_t step, const Others& others) {
             base::gradient_ready(layer, step, others);
             if (serve_ != nullptr) serve_(self_);
+        }
+        /// Other ranks of the learner may not have come so far because nobody has served them yet.
+        [[nodiscard]] double reduce_loss(step_sums& losses, std::uint64_t step) {
+            if (serve_ == nullptr) return base::reduce_loss(losses, step);
+            if (!this->overlaps_) this->queue_.start_all(step);
+            return this->agree_on_loss(losses, [&] {
+                this->queue_.poll();
+                serve_(self_);
+            });
         }
         [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) {
             if (serve_ != nullptr) {
@@ -153,12 +163,14 @@ struct parameter_server {
                                        .minibatch = arrivals_[i + 3]});
             return out;
         }
-        /// Sent by this rank, the mean over many steps: each learner makes as many of them.
+        /// Pushed, pulled and handed on by this rank in a fit(), the mean over many steps and ranks. Sums inside
+        /// learners, by messages where they have no shared memory, are not among them.
         [[nodiscard]] std::size_t bytes_per_step() const noexcept {
             const std::size_t ranks = this->all_.size(), inside = std::min(ranks_per_learner_, ranks) - 1;
-            return Types::network::parameters_here * sizeof(T) * (2 * (ranks - 1) + 3 * inside * ranks) /
-                   (ranks * ranks);
+            return Types::network::parameters_here * sizeof(T) * (2 * (ranks - 1) + inside * ranks) / (ranks * ranks);
         }
+        /// Of a synchronous step, such as that of step(), and of a learner.
+        [[nodiscard]] std::size_t bytes_of(std::uint64_t) const noexcept { return base::bytes_per_step(); }
 
         void prepare_state(std::uint64_t steps) { arrivals_.resize(in_arrival * steps); }
         template <class Visitor>

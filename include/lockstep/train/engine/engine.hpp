@@ -440,7 +440,7 @@ struct engine {
 
     /// What the strategy sends in a step.
     [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
-        if constexpr (has_worker_weights) return strategy.bytes_of(step);
+        if constexpr (requires { strategy.bytes_of(step); }) return strategy.bytes_of(step);
         return strategy.bytes_per_step();
     }
     /// The first set that is not finite, or one of which only slots or gradients are not.

@@ -14,6 +14,7 @@
 #include <optional>
 #include <source_location>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/all_gather.hpp"
@@ -133,7 +134,7 @@ private:
             compute(set, listens);
         }
         take_over(waited);
-        core_.totals.bytes_sent += wires_.bytes_sent() - sent;
+        core_.totals.bytes_sent += wires_.bytes_sent() - sent + std::exchange(mine_.totals.bytes_sent, 0);
     }
 
     [[nodiscard]] core_type& server() noexcept { return serves_ ? *serves_ : mine_; }
@@ -257,7 +258,8 @@ private:
         sum.forward += spent.forward;
         sum.backward += spent.backward;
         sum.update += spent.update;
-        sum.communication_exposed += waited;
+        sum.communication_hidden += spent.communication_hidden;
+        sum.communication_exposed += spent.communication_exposed + waited;
     }
 
     static void put_part(std::span<T> part, std::span<const T> all) {
