@@ -442,7 +442,7 @@ LOCKSTEP_FUNCTION group::state::~state() {
                                                                             watch* by, const making& how) {
     // Before there is a watch ranks give up one after the other: the first one ends the job, with one message.
     const auto limit = how.timeout;
-    const auto own_limit = limit + std::chrono::milliseconds{by != nullptr ? 0 : 100 * std::min(original.rank(), 20)};
+    const auto own_limit = limit + std::chrono::milliseconds{by != nullptr ? 0 : 300 * std::min(original.rank(), 20)};
     duplication made{original, by != nullptr ? by->next_channel() : 0};
     const auto rank = static_cast<std::size_t>(original.rank()), size = static_cast<std::size_t>(original.size());
     const neighbours two{(rank + 1) % size, (rank + size - 1) % size};
