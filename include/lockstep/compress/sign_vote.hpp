@@ -18,7 +18,6 @@
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bytes.hpp"
-#include "lockstep/simd/map.hpp"
 #include "lockstep/simd/part.hpp"
 
 namespace lockstep::compress {
@@ -83,13 +82,9 @@ struct sign_vote {
     void finish(const shared_pass<T>& all, std::span<const std::uint32_t> result, std::span<T> mean) const noexcept {
         using vector = simd::batch<T>;
         const vector none(static_cast<T>(all.workers)), zero(T{0}), size(static_cast<T>(scale)), less(-size);
-        ternary_fields{all.workers}.read<T>(
-            all.team, result, mean.size(), [&](std::size_t first, std::span<const T> sums) {
-                simd::map_to(
-                    sums.size(), false,
-                    [&](const vector& sum) { return select(sum > none, size, select(sum < none, less, zero)); },
-                    mean.data() + first, sums.data());
-            });
+        ternary_fields{all.workers}.read(all.team, result, mean, [&](const vector& sum, const vector&) {
+            return select(sum > none, size, select(sum < none, less, zero));
+        });
     }
 
     /// scale x sign / workers, as if votes were added.
@@ -99,12 +94,8 @@ struct sign_vote {
         const T part = factor * static_cast<T>(scale / static_cast<double>(in.workers));
         using vector = simd::batch<T>;
         const vector one(T{1}), size(part);
-        ternary_fields{in.workers}.read<T>(
-            in.team, elements, sum.size(), [&](std::size_t first, std::span<const T> votes) {
-                simd::map(
-                    votes.size(), [&](vector& out, const vector& vote) { out = out + size * (vote - one); },
-                    sum.data() + first, votes.data());
-            });
+        ternary_fields{in.workers}.read(
+            in.team, elements, sum, [&](const vector& vote, const vector& old) { return old + size * (vote - one); });
     }
 
 private:

@@ -105,12 +105,8 @@ struct terngrad {
     void finish(const shared_pass<T>& all, std::span<const std::uint32_t> result, std::span<T> mean) const noexcept {
         using vector = simd::batch<T>;
         const vector zero(static_cast<T>(all.workers)), size(all.shared[0]);
-        ternary_fields{all.workers}.read<T>(
-            all.team, result, mean.size(), [&](std::size_t first, std::span<const T> sums) {
-                simd::map_to(
-                    sums.size(), false, [&](const vector& sum) { return size * (sum - zero); }, mean.data() + first,
-                    sums.data());
-            });
+        ternary_fields{all.workers}.read(all.team, result, mean,
+                                         [&](const vector& sum, const vector&) { return size * (sum - zero); });
     }
 
     template <class T>
@@ -118,13 +114,9 @@ struct terngrad {
                     std::span<T> sum) const noexcept {
         using vector = simd::batch<T>;
         const vector one(T{1}), factor(scale), size(in.shared[0]);
-        ternary_fields{in.workers}.read<T>(
-            in.team, elements, sum.size(), [&](std::size_t first, std::span<const T> numbers) {
-                simd::map(
-                    numbers.size(),
-                    [&](vector& out, const vector& number) { out = out + factor * (size * (number - one)); },
-                    sum.data() + first, numbers.data());
-            });
+        ternary_fields{in.workers}.read(in.team, elements, sum, [&](const vector& number, const vector& old) {
+            return old + factor * (size * (number - one));
+        });
     }
 };
 

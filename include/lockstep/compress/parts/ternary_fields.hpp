@@ -14,6 +14,7 @@
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bytes.hpp"
+#include "lockstep/simd/part.hpp"
 
 namespace lockstep::compress {
 
@@ -35,31 +36,37 @@ public:
     [[nodiscard]] constexpr std::size_t each() const noexcept { return each_; }
     [[nodiscard]] constexpr std::size_t words(std::size_t n) const noexcept { return (n + each_ - 1) / each_; }
 
-    /// Calls f(first, numbers) for runs of fields 0 .. n - 1 of these words, as numbers of T, on the threads of the
-    /// team. Exact for fewer than 2^23 workers.
+    /// out_i = f(field i as a number, out_i) for all numbers of `out`, in vectors, on the threads of the team. Exact
+    /// for fewer than 2^23 workers.
     template <class T, class F>
-    void read(parallel::team team, std::span<const std::uint32_t> words, std::size_t n, const F& f) const noexcept {
+    void read(parallel::team team, std::span<const std::uint32_t> words, std::span<T> out, const F& f) const noexcept {
         constexpr std::size_t width = simd::width<T>;
         parallel::for_blocks(team, words.size(), 1024, [&](parallel::block part) {
-            std::array<std::uint8_t, longest_run + std::max<std::size_t>(8, width)> codes;
-            std::array<T, longest_run + width> numbers;
             for (std::size_t at = part.first; at < part.last; at += chunk) {
                 const std::size_t last = std::min(part.last, at + chunk), first = at * each_;
-                const std::size_t count = std::min(n, last * each_) - first;
+                const std::span<T> here = out.subspan(first, std::min(out.size(), last * each_) - first);
+                const auto put = [&](const auto& fields_from) {
+                    std::size_t i = 0;
+                    for (; i + width <= here.size(); i += width)
+                        simd::store(&here[i], f(fields_from(i), simd::load(&here[i])));
+                    if (const std::size_t rest = here.size() - i; rest > 0)
+                        simd::store_first(&here[i], f(fields_from(i), simd::load_first(&here[i], rest)), rest);
+                };
                 if (is_narrow()) {
+                    std::array<std::uint8_t, longest_run + std::max<std::size_t>(8, width)> codes;
                     for (std::size_t word = at; word < last; ++word)
                         spread(words[word], codes.data() + (word - at) * each_);
                     std::fill_n(codes.data() + (last - at) * each_, width, std::uint8_t{0});
-                    for (std::size_t i = 0; i < count; i += width)
-                        simd::store(numbers.data() + i, simd::load_bytes<T>(codes.data() + i));
+                    put([&](std::size_t i) { return simd::load_bytes<T>(codes.data() + i); });
                 } else {
+                    std::array<T, 3 * chunk + width> numbers{};
                     const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << bits_) - 1);
                     T* to = numbers.data();
                     for (std::size_t word = at; word < last; ++word)
-                        for (std::size_t bit = 0; bit < each_ * bits_; bit += bits_)
-                            *to++ = static_cast<T>(words[word] >> bit & mask);
+                        for (std::size_t field = 0; field < each_; ++field)
+                            *to++ = static_cast<T>(words[word] >> (field * bits_) & mask);
+                    put([&](std::size_t i) { return simd::load(numbers.data() + i); });
                 }
-                f(first, std::span<const T>{numbers}.first(count));
             }
         });
     }
