@@ -314,7 +314,9 @@ int run_of_workers(const boost::mpi::communicator& world, const options& of, con
         if (of.sync.starts_with("gossip"))
             return with<1>(files, net, momentum, whole, ls::sync::gossip{.graph = of.graph}, unclipped);
         if (of.sync.starts_with("server"))
-            return with<1>(files, net, momentum, whole, ls::sync::parameter_server{.bound = of.bound, .ranks_per_learner = of.ranks_per_learner}, unclipped);
+            return with<1>(
+                files, net, momentum, whole,
+                ls::sync::parameter_server{.bound = of.bound, .ranks_per_learner = of.ranks_per_learner}, unclipped);
         ls::sync::asynchronous server{.learners = of.learners, .bound = of.bound};
         if (!of.replay.empty()) server.replay = ls::sync::arrival_list::read(of.replay);
         return with<1>(files, net, momentum, whole, server, unclipped);

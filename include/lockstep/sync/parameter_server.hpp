@@ -100,7 +100,7 @@ struct parameter_server {
             base::gradient_ready(layer, step, others);
             if (serve_ != nullptr) serve_(self_);
         }
-        /// Other ranks of the learner may not have come so far because nobody has served them yet.
+        /// Other ranks of the learner may not have come so far because none has served them yet.
         [[nodiscard]] double reduce_loss(step_sums& losses, std::uint64_t step) {
             if (serve_ == nullptr) return base::reduce_loss(losses, step);
             if (!this->overlaps_) this->queue_.start_all(step);
