@@ -56,7 +56,7 @@ struct encoding {
     std::span<std::byte> message;  ///< room for max_bytes_at of this step and tensor, from a multiple of 8 bytes on
     tensor::slots<T> state;        ///< slot_count of them, as long as values, zero before the first message
     std::span<T> scratch;          ///< scratch_size(values.size()) elements, whose content means nothing
-    core::random_stream random{0, core::purpose::rounding};  ///< of value i: word i, or two of a compressor's own
+    core::random_stream random{0, core::purpose::rounding};  ///< word i is for value i, unless a method says more
     std::uint64_t step = 0;                                  ///< of the run, from 0
     origin from{};                                           ///< which tensor
     bool is_sent = true;                                     ///< false: of a sum that is sealed, or a trial

@@ -75,7 +75,7 @@ struct worker_pass {
     std::span<T> kept;          ///< of this step
     std::span<const T> shared;  ///< where earlier rounds have left their results
     core::random_stream random{
-        0, core::purpose::rounding};  ///< of this worker, matrix and step; of value i: word i, or two of its own
+        0, core::purpose::rounding};  ///< of this worker, matrix and step; word i is for value i
     parallel::team team{};            ///< the threads of this rank
     core::random_stream common{0, core::purpose::reduction};  ///< that of shared_pass
     std::uint64_t step = 0;                                   ///< of the run, from 0

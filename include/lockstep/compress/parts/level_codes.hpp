@@ -28,7 +28,7 @@ namespace lockstep::compress::level_codes {
 inline constexpr std::size_t chunk = 256;
 
 /// The chance of what is certain.
-inline constexpr float one = 0x1p31F;
+inline constexpr float certain = 0x1p31F;
 
 /// From this magnitude on a bucket decodes to NaN.
 template <class T>
@@ -164,7 +164,8 @@ void write_codes(std::span<const T> values, T step, std::size_t s, const D& draw
             const __m512 x = _mm512_div_ps(_mm512_abs_ps(value), _mm512_set1_ps(step));
             const __m512i below = _mm512_cvttps_epi32(x);
             const __m512 fraction = _mm512_sub_ps(x, _mm512_cvtepi32_ps(below));
-            const __mmask16 up = draws.up(at + i, _mm512_cvttps_epi32(_mm512_mul_ps(fraction, _mm512_set1_ps(one))));
+            const __mmask16 up =
+                draws.up(at + i, _mm512_cvttps_epi32(_mm512_mul_ps(fraction, _mm512_set1_ps(certain))));
             const __m512i level = _mm512_mask_add_epi32(below, up, below, _mm512_set1_epi32(1));
             const __m512i base = _mm512_set1_epi32(zero);
             const __mmask16 negative = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_LT_OQ);
@@ -180,7 +181,8 @@ void write_codes(std::span<const T> values, T step, std::size_t s, const D& draw
             const __m256 x = _mm256_div_ps(_mm256_and_ps(value, size), _mm256_set1_ps(step));
             const __m256i below = _mm256_cvttps_epi32(x);
             const __m256 fraction = _mm256_sub_ps(x, _mm256_cvtepi32_ps(below));
-            const __m256i up = draws.up(at + first, _mm256_cvttps_epi32(_mm256_mul_ps(fraction, _mm256_set1_ps(one))));
+            const __m256i up =
+                draws.up(at + first, _mm256_cvttps_epi32(_mm256_mul_ps(fraction, _mm256_set1_ps(certain))));
             const __m256i level = _mm256_sub_epi32(below, up);
             const __m256i negative = _mm256_castps_si256(_mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_LT_OQ));
             return _mm256_add_epi32(base, _mm256_sub_epi32(_mm256_xor_si256(level, negative), negative));
@@ -198,7 +200,8 @@ void write_codes(std::span<const T> values, T step, std::size_t s, const D& draw
         const T x = std::abs(values[i]) / step;
         const int below = static_cast<int>(x);
         const T fraction = x - static_cast<T>(below);
-        const int level = below + (draws.up(at + i, static_cast<std::int32_t>(fraction * static_cast<T>(one))) ? 1 : 0);
+        const int level =
+            below + (draws.up(at + i, static_cast<std::int32_t>(fraction * static_cast<T>(certain))) ? 1 : 0);
         codes[i] = static_cast<std::uint8_t>(values[i] < 0 ? zero - level : zero + level);
     }
 }
