@@ -237,6 +237,12 @@ template <class Ranks, class P>
         return comm::group{};
 }
 
+/// A plan of these parts, in the order of its members: clang 16 cannot find the types of `plan{..}`.
+template <class Model, class Loss, class... Parts>
+[[nodiscard]] constexpr auto plan_of(const Model& net, const Loss& loss, const Parts&... parts) {
+    return plan<Model, Loss, Parts...>{net, loss, parts...};
+}
+
 /// The plan itself, or what is left of it where a part is wrong.
 /// Each part has a static_assert on a variable template with a name, because g++ prints the arguments of one that
 /// fails: so the user reads the shapes. tests/build_failures compares the first error and limits all of the output to
@@ -385,21 +391,15 @@ template <class Plan>
             replays,
             "lockstep: a run of sync::parameter_server is replayed by sync::asynchronous, which takes no freeze: "
             "use sync::every_step{}, or leave freeze out");
-        auto out = plan{
-            .model = net,
-            .loss = loss,
-            .optimizer = optimizer,
-            .schedule = or_else<is_schedule<decltype(of.schedule)>>(of.schedule, optim::constant{}),
-            .partition = or_else<shards>(part, partition::data{}),
-            .compressor = compressor,
-            .initialise = or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
-            .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
-            .precision = or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
-            .sync = or_else < syncs && is_made && promised && agrees && norms && whole && exact && moves && serves &&
-                    replays > (of.sync, sync::every_step{}),
-            .clip = clip,
-            .factors = factors,
-        };
+        auto out =
+            plan_of(net, loss, optimizer, or_else<is_schedule<decltype(of.schedule)>>(of.schedule, optim::constant{}),
+                    or_else<shards>(part, partition::data{}), compressor,
+                    or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
+                    or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
+                    or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
+                    or_else < syncs && is_made && promised && agrees && norms && whole && exact && moves && serves &&
+                        replays > (of.sync, sync::every_step{}),
+                    clip, factors);
         // A plan without a mistake stays what it is, whatever members it has; another one never runs.
         if constexpr (std::is_same_v<decltype(out), Plan>)
             return of;
@@ -408,7 +408,7 @@ template <class Plan>
     } else {
         // By a parameter: clang would need the type of this function here for what does not depend on one.
         return [](auto loss) {
-            return sound(plan{.model = model::sequential{tensor::shape<1>{}, layers::flatten{}}, .loss = loss});
+            return sound(plan_of(model::sequential{tensor::shape<1>{}, layers::flatten{}}, loss));
         }(no_loss{});
     }
 }
