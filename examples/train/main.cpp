@@ -147,8 +147,12 @@ void interpret(example::options& of, const F& given) {
     if (of.stages > 1 && !(is_plain && of.optimizer == "momentum" && of.sync == "every" && !std::isfinite(of.clip)))
         throw error{text("--partition ", of.partition, " is compiled for momentum, without compression or clipping"),
                     "leave --compress, --optimizer, --sync and --clip out"};
-    if (of.sync != "every" && !(is_plain && of.optimizer == "momentum"))
-        throw error{text("--sync ", of.sync, " is compiled for momentum without compression"),
+    if (of.period > 0 && !(is_plain || is_gathered))
+        throw error{text("--sync ", of.sync, " is compiled for compressors whose messages are gathered, which those of ",
+                         "--compress ", of.compress, " are not"),
+                    "leave --compress out, or take one such as topk"};
+    if (of.sync != "every" && !((is_plain || of.period > 0) && of.optimizer == "momentum"))
+        throw error{text("--sync ", of.sync, " is compiled for momentum, and except for local without compression"),
                     "leave --compress and --optimizer out"};
     if (of.sync != "every" && std::isfinite(of.clip))
         throw error{text("--sync ", of.sync, " measures no norms before its updates"), "leave --clip out"};
@@ -253,7 +257,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--sync", of.sync,
                    "every: each step waits for its gradients; delayed: they are applied a step later, other bits, the "
                    "same on any number of ranks; "
-                   "local:PERIOD: --workers train weights of their own and average them every PERIOD steps; "
+                   "local:PERIOD: --workers train weights of their own and average them every PERIOD steps, or with "
+                   "--compress send how far they have come; "
                    "gossip[:GRAPH]: in each step they average with their neighbours on a ring, torus, exponential or "
                    "random_pairs; asynchronous[:LEARNERS[,BOUND]]: a parameter server is updated by the next --workers "
                    "gradients of LEARNERS (--workers) that arrive in an order drawn from the seed, none more than "

@@ -305,12 +305,14 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
 /// Workers have weights of their own, or learners are at a parameter server.
 template <class Net>
 int run_of_workers(const boost::mpi::communicator& world, const options& of, const Net& net) {
-    return with_files(world, of, [&](const chosen_files& files, const chosen_compressor&) {
+    return with_files(world, of, [&](const chosen_files& files, const chosen_compressor& compressor) {
         const auto momentum = momentum_of(of);
         constexpr ls::compress::none whole;
         constexpr ls::sync::no_clipping unclipped;
-        if (of.period > 0)
-            return with<1>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
+        const ls::sync::local_sgd local{.period = of.period};
+        if (const auto* one = std::get_if<gathered>(&compressor))
+            return with<1>(files, net, momentum, *one, local, unclipped);
+        if (of.period > 0) return with<1>(files, net, momentum, whole, local, unclipped);
         if (of.sync.starts_with("gossip"))
             return with<1>(files, net, momentum, whole, ls::sync::gossip{.graph = of.graph}, unclipped);
         if (of.sync.starts_with("server"))

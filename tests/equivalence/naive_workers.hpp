@@ -28,12 +28,13 @@ inline constexpr std::size_t inputs = sample::size, classes = 10;
 inline constexpr auto linear =
     ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<classes>{}};
 
-template <class Sync>
-auto recipe(const Sync& sync, std::size_t workers) {
+template <class Sync, class Compressor = ls::compress::none>
+auto recipe(const Sync& sync, std::size_t workers, const Compressor& compressor = {}) {
     return ls::plan{.model = linear,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .optimizer = ls::optim::momentum{.beta = inner_beta},
                     .schedule = ls::optim::constant{.rate = rate},
+                    .compressor = compressor,
                     .sampler = ls::data::ordered{},
                     .precision = ls::real<double>{},
                     .sync = sync,
@@ -66,7 +67,8 @@ inline numbers naive_gradient(const numbers& w, std::size_t first, std::size_t l
     return out;
 }
 
-/// W workers; between(w, mean) makes new weights of all of them at the end of a period, from their mean by samples.
+/// W workers; between(w, mean) makes new weights of all of them at the end of a period, from their mean by samples. Or
+/// between(w, parts), from what part each has in the mean; empty where local steps begin.
 template <class Between>
 std::vector<numbers> naive(const numbers& begin, std::size_t period, std::size_t start, std::size_t workers,
                            const Between& between) {
@@ -89,10 +91,15 @@ std::vector<numbers> naive(const numbers& begin, std::size_t period, std::size_t
         if (step < start || (step + 1 - start) % period != 0) continue;
         double all = 0;
         for (const double one : taken) all += one;
-        numbers mean(begin.size());
-        for (std::size_t k = 0; k < workers; ++k)
-            for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += w[k][i] * taken[k] / all;
-        between(w, mean);
+        if constexpr (requires { Between::takes_parts; }) {
+            for (double& one : taken) one /= all;
+            between(w, taken);
+        } else {
+            numbers mean(begin.size());
+            for (std::size_t k = 0; k < workers; ++k)
+                for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += w[k][i] * taken[k] / all;
+            between(w, mean);
+        }
         std::ranges::fill(taken, 0.0);
     }
     return w;

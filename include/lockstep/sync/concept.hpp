@@ -9,9 +9,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/progress_thread.hpp"
+#include "lockstep/compress/none.hpp"
 #include "lockstep/core/member.hpp"
 #include "lockstep/node/shared_parts.hpp"
 #include "lockstep/optim/concept.hpp"
@@ -72,6 +74,11 @@ struct run_types {
     using method = typename reduce::with_proposals<T, Optimizer, Compressor,
                                                    typename Factors::template method<T, Compressor>>::type;
 };
+
+/// The same where gradients are added as they are, whatever the compressor.
+template <class Types>
+using exactly = run_types<typename Types::value_type, typename Types::network, typename Types::optimizer,
+                          compress::none, typename Types::clip, typename Types::factors>;
 
 /// Whether the settings of a plan ask for norms.
 template <class Types, class Plan>
@@ -147,6 +154,13 @@ inline constexpr bool has_worker_weights = false;
 template <class S>
     requires requires { S::has_worker_weights; }
 inline constexpr bool has_worker_weights<S> = S::has_worker_weights;
+/// With has_worker_weights, `static constexpr bool takes_compressor = true`: what workers exchange goes through the
+/// compressor of the plan, as in local_updates.
+template <class S>
+inline constexpr bool takes_compressor = !has_worker_weights<S>;
+template <class S>
+    requires requires { S::takes_compressor; }
+inline constexpr bool takes_compressor<S> = S::takes_compressor;
 template <class S>
 inline constexpr bool takes_factors = false;
 template <class S>
@@ -170,6 +184,10 @@ inline constexpr bool is_measured = false;
 template <class S>
     requires requires { S::is_measured; }
 inline constexpr bool is_measured<S> = S::is_measured;
+
+/// How the gradients of a step are added, whatever workers with weights of their own send between steps.
+template <class Types, class Sync>
+using step_types = std::conditional_t<has_worker_weights<Sync>, exactly<Types>, Types>;
 
 /// The words of a step, in their order; every rank says them alike. A strategy of one's own derives from owner_updates
 /// and says some of them differently: examples/own_strategy.cpp.

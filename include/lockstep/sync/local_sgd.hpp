@@ -28,8 +28,12 @@ namespace lockstep::sync {
 /// `period` steps, with `average` as many again for each slot, and the same in each synchronous step; not hidden behind
 /// layers. Ranks that share a worker add its gradients in each step, by messages. Memory: weights, gradients and slots
 /// for each worker of the rank, and once more the weights. The network is walked once for each worker. Errors:
-/// core::error for a period of 0, for workers that cannot be dealt, and for a progress thread. Not with a compressor or
-/// a model partition.
+/// core::error for a period of 0, for workers that cannot be dealt, and for a progress thread. Not with a model
+/// partition.
+/// With a compressor workers send through it how far they have come since all were alike, each with a state of its own
+/// (difference_sum): with error feedback Qsparse-local-SGD (Basu, Data, Karakus, Diggavi, NeurIPS 2019,
+/// arXiv:1906.02367). Synchronous steps and averaged slots stay exact. Cost then: the messages of one compressed sum
+/// every `period` steps. Memory: 2 n numbers, n for each further worker of the rank, and the state of the compressor.
 struct local_sgd {
     std::uint64_t period = 8;          ///< steps from mean to mean
     std::uint64_t start = 0;           ///< the first local step
@@ -37,6 +41,7 @@ struct local_sgd {
 
     static constexpr std::string_view name = "local_sgd";
     static constexpr bool has_worker_weights = true;
+    static constexpr bool takes_compressor = true;
 
     [[nodiscard]] std::string settings() const {
         return core::text("period=", period, " start=", start,

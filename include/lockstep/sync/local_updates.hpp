@@ -16,15 +16,17 @@
 #include <vector>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/compress/none.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/partition/grid.hpp"
-#include "lockstep/reduce/tree_sum.hpp"
+#include "lockstep/sync/difference_sum.hpp"
 #include "lockstep/sync/owner_updates.hpp"
 #include "lockstep/sync/whole_state.hpp"
+#include "lockstep/sync/worker_mean.hpp"
 
 namespace lockstep::sync {
 
@@ -44,11 +46,13 @@ class local_updates {
     using T = typename Types::value_type;
     using network = typename Types::network;
     using optimizer = typename Types::optimizer;
+    static constexpr bool compresses = !std::is_same_v<typename Types::compressor, compress::none>;
+    using exact_types = exactly<Types>;  // of local steps
     static constexpr std::size_t n = network::parameters_here;
 
     /// The weights of one worker, but for their memory.
-    class worker_updates : public owner_updates<Types> {
-        using base = owner_updates<Types>;
+    class worker_updates : public owner_updates<exact_types> {
+        using base = owner_updates<exact_types>;
 
     public:
         using base::agree_on_loss;
@@ -82,7 +86,8 @@ public:
                   .recipe_lanes = parallel::split(grid_.recipe_lanes, grid_.workers, part_.workers.first).size()},
           samples_(grid_.workers),
           sharing_{grid_.ranks > grid_.workers ? from.all.split(part_.workers.first, grid_.rank).named("worker")
-                                               : comm::group{}} {
+                                               : comm::group{}},
+          sum_{from, n} {
         if (period_ == 0)
             core::fail(core::text("sync::", from.plan.sync.name, " averages weights every 0 steps"),
                        "set period to at least 1, or leave sync out for synchronous steps");
@@ -91,18 +96,25 @@ public:
                                   ", most steps of which send nothing between layers"),
                        "leave progress_thread out");
         const comm::group no_others;
-        const setup<Plan> alone{from.plan, inside_,   sharing_,   sharing_, no_others, from.least_bucket,
-                                from.rule, from.team, from.arena, nullptr,  nullptr,   from.change};
-        for (std::size_t set = 0; set < part_.workers.size(); ++set) workers_.emplace_back(alone);
+        const auto make = [&](const auto& plan) {
+            const setup alone{plan,      inside_,   sharing_,   sharing_, no_others, from.least_bucket,
+                              from.rule, from.team, from.arena, nullptr,  nullptr,   from.change};
+            for (std::size_t set = 0; set < part_.workers.size(); ++set) workers_.emplace_back(alone);
+        };
+        if constexpr (compresses)
+            make(exact_plan<Plan>{from.plan});
+        else
+            make(from.plan);
         for (std::size_t bucket = 0; bucket < front().queue_.size(); ++bucket)
             is_kept_here_.push_back(keeps_slots(bucket));
-        if (grid_.workers > 1) reserve_sum(from);
+        differences_.make(from, sharing_, times());
     }
 
     void bind(const tensor::arena& arena) {
         arena_ = &arena;
         for (worker_updates& one : workers_) one.bind(arena);
-        if (sum_) sum_->bind(arena);
+        sum_.bind(arena);
+        differences_.with([&](auto& of) { of.bind(arena); });
     }
 
     void begin(std::uint64_t step) { front().begin(step); }
@@ -150,6 +162,7 @@ public:
     }
     [[gnu::cold]] void abandon() noexcept {
         for (worker_updates& one : workers_) one.abandon();
+        differences_.with([](auto& of) { of.abandon(); });
     }
     /// The mean over all workers, whose own weights stay as they are; a view that the next step ends. Collective,
     /// unless nothing has changed since the last look, or all workers have the same weights.
@@ -158,7 +171,7 @@ public:
         if (agree_ != differ || !sum_) return weights_of(weights, 0);
         if (!is_mean_here_) {
             put_weights(weights);
-            add_workers(workers());
+            sum_.add(workers(), times());
             is_mean_here_ = true;
         }
         return scratch().first(n);
@@ -193,6 +206,7 @@ public:
                 part.worker = worker_of(set);
                 visit(part);
             });
+        differences_.with([&](auto& of) { of.visit_state(visit); });
         visit(tensor::state_part<std::uint64_t>{
             .role = "workers agree", .numbers = std::span{&agree_, 1}, .speaks = grid_.rank == 0});
         for (std::size_t set = 0; set < workers_.size(); ++set)
@@ -206,21 +220,25 @@ public:
     [[nodiscard]] auto step_in_turns() noexcept { return front().step_in_turns(); }
     [[nodiscard]] step_times& times() noexcept { return front().times(); }
     [[nodiscard]] const step_times& times() const noexcept { return workers_.front().times(); }
-    [[gnu::cold]] void record(report::recorder* to) { front().record(to); }
+    [[gnu::cold]] void record(report::recorder* to) {
+        front().record(to);
+        if (to != nullptr) differences_.with([&](auto& of) { of.record(*to); });
+    }
 
     [[nodiscard]] std::uint64_t synchronous_steps() const noexcept { return start_; }
     /// The mean over the local steps of a period.
-    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return bytes_inside() + bytes_of_sum() * averaged_arrays() / period_;
-    }
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept { return bytes_inside() + bytes_of_means() / period_; }
     [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
-        const std::size_t sums = (step < start_ ? 1 : 0) + (averages_after(step) ? averaged_arrays() : 0);
-        return bytes_inside() + sums * bytes_of_sum();
+        return bytes_inside() + (step < start_ ? sum_.bytes() : 0) + (averages_after(step) ? bytes_of_means() : 0);
     }
     [[nodiscard]] std::size_t slot_numbers() const noexcept { return added(&worker_updates::slot_numbers); }
-    [[nodiscard]] std::size_t gradient_numbers() const noexcept { return added(&worker_updates::gradient_numbers); }
+    [[nodiscard]] std::size_t gradient_numbers() const noexcept {
+        return added(&worker_updates::gradient_numbers) +
+               differences_.number([](auto& of) { return of.gradient_numbers(); });
+    }
     [[nodiscard]] std::size_t message_bytes() const noexcept {
-        return sum_bytes_ + added(&worker_updates::message_bytes);
+        return sum_.message_bytes() + added(&worker_updates::message_bytes) +
+               differences_.number([](auto& of) { return of.message_bytes(); });
     }
     [[nodiscard]] std::size_t bucket_count() const noexcept { return workers_.front().bucket_count(); }
     /// Memory in which all ranks add.
@@ -244,7 +262,7 @@ protected:
                                     const Take& take = {}) {
         constexpr bool is_plain = std::is_same_v<After, from_the_mean>;
         return commit_and(weights, rate, step, averages_after(step) || (!is_plain && ends_period(step)),
-                          [&] { return average(weights, after, take); });
+                          [&] { return average(weights, step, after, take); });
     }
     /// A commit. Where `exchanges`, exchange() then changes the weights of workers once they are whole: collective,
     /// after the agreement of a step. It returns whether all numbers are finite, on all ranks alike.
@@ -252,6 +270,8 @@ protected:
     [[nodiscard]] bool commit_and(std::span<T> weights, double rate, std::uint64_t step, bool exchanges,
                                   const Exchange& exchange) {
         is_mean_here_ = false;
+        if (step >= start_ && agree_ != differ)
+            differences_.with([&](auto& of) { of.begin_at(weights_of(weights, 0)); });
         if (step < start_) add_gradients(step);
         // Before the exchange no weights are those after the step, whatever arrives meanwhile.
         if (exchanges) change_->hold();
@@ -295,22 +315,23 @@ protected:
 private:
     [[nodiscard]] worker_updates& front() noexcept { return workers_.front(); }
     [[nodiscard]] T workers() const noexcept { return static_cast<T>(grid_.workers); }
-    [[nodiscard]] std::span<T> scratch() const noexcept { return (*arena_)[scratch_]; }
+    [[nodiscard]] std::span<T> scratch() const noexcept { return sum_.arrays(); }
     [[nodiscard]] static std::span<T> weights_of(std::span<T> all, std::size_t set) noexcept {
         return all.subspan(set * n, n);
     }
     [[nodiscard]] static std::size_t sum_of(std::span<const std::size_t> lengths) noexcept {
         return std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
     }
-    [[nodiscard]] std::size_t added(std::size_t (owner_updates<Types>::*of)() const noexcept) const noexcept {
+    [[nodiscard]] std::size_t added(std::size_t (owner_updates<exact_types>::*of)() const noexcept) const noexcept {
         std::size_t sum = 0;
         for (const worker_updates& one : workers_) sum += (one.*of)();
         return sum;
     }
-    [[nodiscard]] std::size_t bytes_of_sum() const noexcept { return sum_ ? sum_->bytes_per_step() : 0; }
-    /// Weights, and every slot where these are averaged.
-    [[nodiscard]] std::size_t averaged_arrays() const noexcept {
-        return 1 + (averages_momenta_ ? std::size_t{optimizer::slot_count} : 0);
+    /// Of weights, and of every slot where these are averaged.
+    [[nodiscard]] std::size_t bytes_of_means() const noexcept {
+        const std::size_t slots = averages_momenta_ ? std::size_t{optimizer::slot_count} : 0;
+        const std::size_t compressed = differences_.number([](auto& of) { return of.bytes(); });
+        return (differences_ ? compressed : sum_.bytes()) + slots * sum_.bytes();
     }
     [[nodiscard]] bool averages_after(std::uint64_t step) const noexcept {
         return grid_.workers > 1 && ends_period(step);
@@ -327,27 +348,6 @@ private:
         for (const std::size_t size : sharing_.gather_all(front().queue_[bucket].reducer.owned().size())) all += size;
         return part_.index == 0 || all == front().queue_[bucket].range.count;
     }
-    template <class Plan>
-    [[gnu::cold]] void reserve_sum(const setup<Plan>& from) {
-        const std::size_t before = from.arena.bytes();
-        reduce::bucket of{.ranks = from.all.named("mean of workers"),
-                          .runs = {},
-                          .lanes = grid_.lanes,
-                          .n = n,
-                          .team = team_,
-                          .memory = from.memory};
-        of.deal.lanes = grid_.worker_lanes();
-        for (std::size_t rank = 0; rank < grid_.ranks; ++rank) {
-            of.runs.push_back(grid_.lanes_of(rank));
-            of.parts.push_back(rank);
-        }
-        if (from.memory == nullptr) from.rule.choose(of, sizeof(T), 1.0);
-        sum_.emplace(of, from.arena);
-        scratch_ = from.arena.template reserve_shared<T>(
-            core::checked_product("numbers of workers", reduce::gradient_vectors(of), n));
-        sum_bytes_ = from.arena.bytes() - before;
-    }
-
     void copy(std::span<const T> from, std::span<T> to) const noexcept { parallel::copy(team_, from, to); }
     /// x + -0.0 is x in every bit, also for x = -0.0.
     static void leave_out(std::span<T> values) noexcept { std::ranges::fill(values, T{-0.0}); }
@@ -357,13 +357,16 @@ private:
         return sum_of(lengths_.subspan(of * grid_.worker_lanes(), grid_.worker_lanes()));
     }
     /// By its samples since the last mean a worker counts more or less than 1.
-    void weigh() const noexcept {
+    [[nodiscard]] double weight_of(std::size_t set) const noexcept {
         std::uint64_t all = 0;
         for (const std::uint64_t one : samples_) all += one;
-        if (all == 0) return;  // right after a mean from which workers differ
+        if (all == 0) return 1;  // right after a mean from which workers differ
+        return static_cast<double>(samples_[worker_of(set)]) * static_cast<double>(grid_.workers) /
+               static_cast<double>(all);
+    }
+    void weigh() const noexcept {
         for (std::size_t set = 0; set < workers_.size(); ++set) {
-            const auto by = static_cast<T>(static_cast<double>(samples_[worker_of(set)]) *
-                                           static_cast<double>(grid_.workers) / static_cast<double>(all));
+            const auto by = static_cast<T>(weight_of(set));
             if (by == T{1}) continue;
             const std::span<T> here = scratch().subspan(set * n, n);
             parallel::for_blocks(team_, n, 4096, [&](parallel::block part) noexcept {
@@ -402,29 +405,24 @@ private:
             }
     }
 
-    /// The first n numbers of scratch become the sum of what all workers have put there, by the tree of workers,
-    /// divided by `by`; on every rank.
-    void add_workers(T by) {
-        const auto begin = step_times::clock::now();
-        const std::span<T> sum = scratch().first(n);
-        reduce::add_workers(scratch(), n, grid_.own_lanes(), grid_.lanes, grid_.worker_lanes());
-        sum_->start(scratch(), 0);
-        finish_sum();
-        sum_->update(sum, [&](parallel::block part, std::span<const T> strip) noexcept {
-            for (std::size_t i = 0; i < strip.size(); ++i) sum[part.first + i] = strip[i] / by;
+    /// The mean of all workers, exact or through the compressor, in a memory that may be changed.
+    [[nodiscard]] std::span<T> exchange(std::span<T> weights, std::uint64_t step) {
+        if (!sum_) return weights_of(weights, 0);
+        std::span<T> mean = scratch().first(n);
+        differences_.with([&](auto& of) {
+            mean = of.add(weights, step, [this](std::size_t set) {
+                return static_cast<T>(weight_of(set) / static_cast<double>(grid_.workers));
+            });
         });
-        sum_->share(sum);
-        finish_sum();
-        times().waited_at_the_end(begin);
+        if (differences_) return mean;
+        put_weights(weights);
+        sum_.add(workers(), times());
+        return mean;
     }
     /// Weights are those that `after` and `take` make of the mean. False: a mean is not finite.
     template <class After, class Take>
-    [[nodiscard]] bool average(std::span<T> weights, const After& after, const Take& take) {
-        if (sum_) {
-            put_weights(weights);
-            add_workers(workers());
-        }
-        const std::span<T> mean = sum_ ? scratch().first(n) : weights_of(weights, 0);
+    [[nodiscard]] bool average(std::span<T> weights, std::uint64_t step, const After& after, const Take& take) {
+        const std::span<T> mean = exchange(weights, step);
         bool finite = is_finite(mean);
         if constexpr (!std::is_same_v<After, from_the_mean>)
             if (finite) after(mean), finite = is_finite(mean);
@@ -437,7 +435,7 @@ private:
         if (sum_ && agree) agree_ = averages_momenta_ || optimizer::slot_count == 0 ? all_agree : weights_agree;
         for (std::size_t slot = 0; sum_ && averages_momenta_ && slot < optimizer::slot_count; ++slot) {
             put_slots(slot);
-            add_workers(workers());
+            sum_.add(workers(), times());
             finite = is_finite(scratch().first(n)) && finite;
             each_slot(slot, [&](std::span<T> here, std::size_t, std::size_t first, bool) {
                 copy(scratch().subspan(first, here.size()), here);
@@ -447,9 +445,6 @@ private:
     }
     [[nodiscard]] bool is_finite(std::span<const T> numbers) const noexcept {
         return kernels::first_non_finite(numbers, team_) == numbers.size();
-    }
-    void finish_sum() {
-        comm::wait_through(all_.aborts(), sum_->pending(), [&] { return sum_->progress(); });
     }
     /// A synchronous step: the gradient of each worker becomes that of all, over the tree of workers; then each goes on
     /// as if it were its own.
@@ -468,7 +463,7 @@ private:
         each([&](std::span<T> node, std::size_t array, std::size_t first, bool) {
             copy(node, scratch().subspan(array * n + first, node.size()));
         });
-        add_workers(T{1});
+        sum_.add(T{1}, times());
         each([&](std::span<T> node, std::size_t, std::size_t first, bool counts) {
             counts ? copy(scratch().subspan(first, node.size()), node) : leave_out(node);
         });
@@ -488,9 +483,8 @@ private:
     std::deque<worker_updates> workers_;    // which stay where they are
     std::span<const std::size_t> lengths_;  // rows of all lanes in this step
     std::vector<bool> is_kept_here_;
-    std::optional<reduce::tree_sum<T>> sum_;  // of several workers
-    tensor::slice<T> scratch_;
-    std::size_t sum_bytes_ = 0;
+    worker_mean<T> sum_;              // of several workers
+    differences<Types> differences_;  // with a compressor
     std::size_t set_ = 0;  // of the walk
     static constexpr std::uint64_t differ = 0, weights_agree = 1, all_agree = 2;
     std::uint64_t agree_ = all_agree;  // all workers

@@ -27,8 +27,9 @@ namespace lockstep::sync {
 /// The defaults but for the period are DiLoCo's (Douillard et al. 2023, arXiv:2311.08105); with `.nesterov = false` and
 /// a rate of 1 it is BMUF (Chen, Huo, ICASSP 2016), and at a constant learning rate SlowMo, whose alpha is `rate` (Wang
 /// et al., ICLR 2020, arXiv:1910.00643). With rate 1 and beta 0 it is local_sgd but for the last bits. One worker has
-/// slow weights as well: Lookahead with momentum. Cost: that of local_sgd, and 2 n numbers of memory and about 6 n
-/// operations each period on every rank. Errors: those of local_sgd, and a rate or beta that makes no sense.
+/// slow weights as well: Lookahead with momentum. With a compressor m is what the differences that workers send make of
+/// s, as in local_sgd. Cost: that of local_sgd, and 2 n numbers of memory and about 6 n operations each period on every
+/// rank. Errors: those of local_sgd, and a rate or beta that makes no sense.
 struct outer_momentum {
     std::uint64_t period = 100;        ///< steps from mean to mean
     std::uint64_t start = 0;           ///< the first local step; synchronous steps before it move slow weights along
@@ -39,6 +40,7 @@ struct outer_momentum {
 
     static constexpr std::string_view name = "outer_momentum";
     static constexpr bool has_worker_weights = true;
+    static constexpr bool takes_compressor = true;
 
     [[nodiscard]] std::string settings() const {
         return core::text(local_sgd{period, start, momentum}.settings(), " rate=", rate, " beta=", beta,

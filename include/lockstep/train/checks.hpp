@@ -370,11 +370,10 @@ template <class Plan>
             whole,
             "lockstep: workers with weights of their own hold whole networks, and this partition cuts them: use "
             "partition::data{}, or sync::every_step{}");
-        constexpr bool exact = averages_exactly<decltype(of.sync), std::remove_const_t<decltype(compressor)>>;
+        constexpr bool exact = sends_as_asked<decltype(of.sync), std::remove_const_t<decltype(compressor)>>;
         static_assert(exact,
-                      "lockstep: workers with weights of their own exchange weights, which no compressor takes: use "
-                      "compress::none{}, or "
-                      "sync::every_step{}");
+                      "lockstep: workers of this strategy exchange weights as they are, which no compressor takes: use "
+                      "compress::none{}, sync::local_sgd{}, sync::outer_momentum{} or sync::every_step{}");
         constexpr bool moves = averages_all_tensors<decltype(of.sync), std::remove_const_t<decltype(optimizer)>>;
         static_assert(moves,
                       "lockstep: workers with weights of their own average all of them, and freeze keeps some bit for "

@@ -162,9 +162,9 @@ inline constexpr bool holds_whole_networks =
 /// change all of their weights, for the mean of equal numbers may differ from them in the last bit,
 template <class Sync, class Optimizer>
 inline constexpr bool averages_all_tensors = !sync::has_worker_weights<Sync> || !optim::has_frozen_tensors<Optimizer>;
-/// and average numbers as they are.
+/// and average numbers as they are, unless the strategy says otherwise.
 template <class Sync, class Compressor>
-inline constexpr bool averages_exactly = !sync::has_worker_weights<Sync> || std::is_same_v<Compressor, compress::none>;
+inline constexpr bool sends_as_asked = sync::takes_compressor<Sync> || std::is_same_v<Compressor, compress::none>;
 /// A learner of a parameter server has a whole network, pushes gradients as they are, and nothing else.
 template <class Sync, class Partition, class Compressor, class Net>
 inline constexpr bool server_takes_plan =

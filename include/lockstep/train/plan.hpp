@@ -120,7 +120,8 @@ inline void check_most(std::size_t number, std::string_view what, std::size_t mo
 /// messages, whatever the transport.
 template <class T, class Network, class Plan>
 [[nodiscard, gnu::cold]] bool measures(const Plan& of, bool messages_inside) {
-    constexpr bool sums = !reduce::method<T, decltype(of.compressor)>::has_workers;
+    constexpr bool sums =
+        !reduce::method<T, decltype(of.compressor)>::has_workers || sync::has_worker_weights<decltype(of.sync)>;
     if constexpr (requires { reduce::method<T, decltype(of.compressor)>::needs_costs; }) return true;
     const bool gradients = sums && (messages_inside || of.transport != reduce::transport::shared_memory);
     if constexpr (decltype(of.factors)::are_used)

@@ -71,8 +71,9 @@ struct engine {
     using run_type = run_of<T, net, partition_type>;
     using types = sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type,
                                   decltype(std::declval<Plan&>().clip), decltype(std::declval<Plan&>().factors)>;
-    using method = typename types::method;
-    using strategy_type = typename decltype(std::declval<Plan&>().sync)::template strategy<types>;
+    using sync_type = decltype(std::declval<Plan&>().sync);
+    using method = typename sync::step_types<types, sync_type>::method;
+    using strategy_type = typename sync_type::template strategy<types>;
     static constexpr bool has_worker_weights = sync::has_worker_weights<strategy_type>;
     /// Whether ranks that share a worker add by messages, whatever goes through shared memory.
     [[nodiscard]] bool adds_inside() const noexcept { return has_worker_weights && grid.ranks > grid.workers; }

@@ -268,9 +268,9 @@ private:
     /// f(numbers of a strategy, all of that slot from there on) for each run of its slots on this rank.
     template <class Strategy, class F>
     void copy_slots(Strategy& strategy, const F& f) {
-        strategy.visit_state(each_slot{[&](const tensor::state_part<T>& part) {
+        strategy.visit_state(each_slot([&](const tensor::state_part<T>& part) {
             f(part.numbers, std::span{slots_}.subspan(part.slot * n + offset_of(part.tensor) + part.first));
-        }});
+        }));
     }
     /// Those of the trainer of all ranks, which have strips of their own, go to that of this rank.
     void gather_slots() {
@@ -280,11 +280,11 @@ private:
             };
             std::vector<piece> pieces;
             std::vector<T> numbers;
-            core_.strategy.visit_state(each_slot{[&](const tensor::state_part<T>& part) {
+            core_.strategy.visit_state(each_slot([&](const tensor::state_part<T>& part) {
                 if (!part.speaks) return;
                 pieces.push_back({part.slot * n + offset_of(part.tensor) + part.first, part.numbers.size()});
                 numbers.insert(numbers.end(), part.numbers.begin(), part.numbers.end());
-            }});
+            }));
             const auto all_pieces = gathered(std::span<const piece>{pieces});
             const auto all_numbers = gathered(std::span<const T>{numbers});
             std::size_t at = 0;
@@ -324,14 +324,18 @@ private:
     }
     /// A visitor of slots alone.
     template <class F>
-    struct each_slot {
+    struct slot_visitor {
         F f;
-        explicit each_slot(const F& of) : f{of} {}
         void operator()(const tensor::state_part<T>& part) const {
             if (part.role == "optimizer") f(part);
         }
         void operator()(const tensor::state_part<std::uint64_t>&) const noexcept {}
     };
+    /// By a function: clang 16 cannot find the types of a member template.
+    template <class F>
+    [[nodiscard]] static slot_visitor<F> each_slot(const F& f) {
+        return {f};
+    }
 
     core_type& core_;
     sync::push_pull<T> wires_;

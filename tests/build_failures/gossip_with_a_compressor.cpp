@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Local SGD exchanges weights, which a compressor of gradients does not take.
-// build error: lockstep: workers with weights of their own exchange weights, which no compressor takes: use compress::none
+// Gossip mixes weights as they are, which a compressor of gradients does not take.
+// build error: lockstep: workers of this strategy exchange weights as they are, which no compressor takes: use compress::none
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/compress/top_k.hpp"
@@ -8,7 +8,7 @@
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
-#include "lockstep/sync/local_sgd.hpp"
+#include "lockstep/sync/gossip.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace ls = lockstep;
@@ -21,6 +21,6 @@ int main(int argc, char** argv) {
     ls::trainer trainer{world, ls::plan{.model = net,
                                         .loss = ls::loss::softmax_cross_entropy{},
                                         .compressor = ls::compress::top_k{.ratio = 0.1},
-                                        .sync = ls::sync::local_sgd{.period = 4}}};
+                                        .sync = ls::sync::gossip{}}};
     trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
 }
