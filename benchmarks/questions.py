@@ -411,7 +411,8 @@ def accuracy(run):
         "chain:0.01,4", "bylayer:0.01,8", "warmup:0.001,100", "powersgd:1", "powersgd:2", "powersgd:4", "atomo:3",
         "adaptive")]
     ways += [("none", "--sync delayed", "momentum"), ("none", f"--sync delayed {bases['half']}", "half"),
-             ("none", "--sync local:8", "momentum"), ("dgc:0.001,188", "", "momentum"),
+             ("none", "--sync local:8", "momentum"), ("topk:0.01", "--sync local:8", "momentum"),
+             ("quantize:4", "--sync local:8", "momentum"), ("dgc:0.001,188", "", "momentum"),
              ("signvote:1,0.9", "--lr 0.0005 --momentum 0 --weight-decay 0", "momentum"),
              ("onebitadam:380", "--lr 0.001", "adam"), ("onebitadam:940", "--lr 0.001", "adam"),
              ("randomk:0.1", bases["slower"], "slower"), ("randomblock:0.1", bases["slower"], "slower")]
