@@ -197,7 +197,9 @@ TEST_CASE("equivalence/compressed_local_sgd: between two periods losses travel a
     on_groups({2}, [&](const mpi::communicator& group) {
         auto plan = recipe(local_sgd{.period = 4}, 4, error_feedback{top_k{.ratio = 0.05}});
         ls::trainer trainer{group, plan};
-        CHECK(ls::summary(trainer).find("workers       4, each with weights of its own") != std::string::npos);
+        const std::string text = ls::summary(trainer);
+        CHECK(text.find("workers       4, each with weights of its own") != std::string::npos);
+        CHECK(text.find("transport     messages between workers") != std::string::npos);
         std::vector<std::size_t> sent{0};
         for (int i = 0; i < 5; ++i) {
             trainer.fit(training.set(), ls::steps{1});

@@ -64,7 +64,7 @@ class local_updates {
     };
 
 public:
-    static constexpr bool has_worker_weights = true;
+    static constexpr bool has_worker_weights = true, exchanges_by_messages = compresses;
     static constexpr std::size_t gradient_sets = 1;
 
     template <class Plan>
