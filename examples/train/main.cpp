@@ -148,7 +148,7 @@ void interpret(example::options& of, const F& given) {
         throw error{text("--partition ", of.partition, " is compiled for momentum, without compression or clipping"),
                     "leave --compress, --optimizer, --sync and --clip out"};
     if (of.period > 0 && !(is_plain || is_gathered))
-        throw error{text("--sync ", of.sync, " is compiled for compressors whose messages are gathered, which those of ",
+        throw error{text("--sync ", of.sync, " is compiled for compressors whose messages are gathered, as those of ",
                          "--compress ", of.compress, " are not"),
                     "leave --compress out, or take one such as topk"};
     if (of.sync != "every" && !((is_plain || of.period > 0) && of.optimizer == "momentum"))
