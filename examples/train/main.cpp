@@ -39,25 +39,36 @@ Number read(const std::string& option, const std::string& word, const std::strin
     return number;
 }
 
+/// Of a strategy that names one.
+lockstep::sync::graph graph_of(const example::options& of, const std::string& name, const std::string& usage) {
+    using namespace lockstep::sync;
+    const std::array graphs{ring, torus, exponential, random_pairs};
+    const auto* const found = std::ranges::find(graphs, name, &graph::name);
+    if (found == graphs.end()) throw error{text("--sync ", of.sync, " names a graph that is not known"), usage};
+    return *found;
+}
+
 /// The strategy's name and what follows its colon.
 void interpret_sync(example::options& of, const std::pair<std::string, std::string>& cut) {
     const auto& [sync, setting] = cut;
     const std::string usage =
-        "every, delayed, local:PERIOD, gossip[:GRAPH], server[:[BOUND][,RANKS]], asynchronous[:LEARNERS[,BOUND]] or "
-        "asynchronous:FILE, for example local:8";
-    of.is_of_workers = sync == "local" || sync == "gossip" || sync == "asynchronous" || sync == "server";
+        "every, delayed, local:PERIOD, gossip[:GRAPH], choco[:GAMMA[,GRAPH]], server[:[BOUND][,RANKS]], "
+        "asynchronous[:LEARNERS[,BOUND]] or asynchronous:FILE, for example local:8";
+    of.is_of_workers =
+        sync == "local" || sync == "gossip" || sync == "choco" || sync == "asynchronous" || sync == "server";
     const bool has_setting = of.sync.size() > sync.size();
     if (sync == "local") {
         of.period = read<std::size_t>("--sync local", setting, usage);
         if (of.period == 0) throw error{"--sync local:0 would average weights every 0 steps", "write " + usage};
     } else if (sync == "gossip") {
-        using namespace lockstep::sync;
-        const std::array graphs{ring, torus, exponential, random_pairs};
-        const auto* const found = std::ranges::find(graphs, setting, &graph::name);
-        if (has_setting && found == graphs.end())
-            throw error{text("--sync ", of.sync, " names a graph that is not known"),
-                        "write gossip:ring, gossip:torus, gossip:exponential or gossip:random_pairs"};
-        if (has_setting) of.graph = *found;
+        if (has_setting)
+            of.graph =
+                graph_of(of, setting, "write gossip:ring, gossip:torus, gossip:exponential or gossip:random_pairs");
+    } else if (sync == "choco") {
+        const auto comma = setting.find(',');
+        of.gamma = has_setting ? read<double>("--sync choco", setting.substr(0, comma), usage) : 0.1;
+        if (comma != std::string::npos)
+            of.graph = graph_of(of, setting.substr(comma + 1), "write choco:0.1,ring or choco:0.1,torus");
     } else if (sync == "server") {
         const auto comma = setting.find(',');
         if (has_setting && comma != 0)
@@ -147,12 +158,17 @@ void interpret(example::options& of, const F& given) {
     if (of.stages > 1 && !(is_plain && of.optimizer == "momentum" && of.sync == "every" && !std::isfinite(of.clip)))
         throw error{text("--partition ", of.partition, " is compiled for momentum, without compression or clipping"),
                     "leave --compress, --optimizer, --sync and --clip out"};
-    if (of.period > 0 && !(is_plain || is_gathered))
+    const bool is_choco = of.sync.starts_with("choco"), sends = of.period > 0 || is_choco;
+    if (is_choco && is_plain)
+        throw error{text("--sync ", of.sync, " without --compress"),
+                    "name a compressor such as topk, or write --sync gossip"};
+    if (sends && !(is_plain || is_gathered))
         throw error{text("--sync ", of.sync, " is compiled for compressors whose messages are gathered, as those of ",
                          "--compress ", of.compress, " are not"),
                     "leave --compress out, or take one such as topk"};
-    if (of.sync != "every" && !((is_plain || of.period > 0) && of.optimizer == "momentum"))
-        throw error{text("--sync ", of.sync, " is compiled for momentum, and except for local without compression"),
+    if (of.sync != "every" && !((is_plain || sends) && of.optimizer == "momentum"))
+        throw error{text("--sync ", of.sync,
+                         " is compiled for momentum, and except for local and choco without compression"),
                     "leave --compress and --optimizer out"};
     if (of.sync != "every" && std::isfinite(of.clip))
         throw error{text("--sync ", of.sync, " measures no norms before its updates"), "leave --clip out"};
@@ -250,8 +266,8 @@ void describe(CLI::App& app, example::options& of) {
                  "print bytes, error and time of the messages of rank 0 for each tensor at the end, and show them in "
                  "the page of --html; the same bits");
     app.add_option("--workers", of.workers,
-                   "owners of residuals with --compress and of weights with --sync local, gossip or asynchronous: part "
-                   "of the recipe; 0: one for each rank. Else they change no bit")
+                   "owners of residuals with --compress and of weights with --sync local, gossip, choco or asynchronous: "
+                   "part of the recipe; 0: one for each rank. Else they change no bit")
         ->transform(example::whole_number(0))
         ->capture_default_str();
     app.add_option("--sync", of.sync,
@@ -260,7 +276,8 @@ void describe(CLI::App& app, example::options& of) {
                    "local:PERIOD: --workers train weights of their own and average them every PERIOD steps, or with "
                    "--compress send how far they have come; "
                    "gossip[:GRAPH]: in each step they average with their neighbours on a ring, torus, exponential or "
-                   "random_pairs; asynchronous[:LEARNERS[,BOUND]]: a parameter server is updated by the next --workers "
+                   "random_pairs; choco[:GAMMA[,GRAPH]]: the same through --compress, towards copies of neighbours by "
+                   "GAMMA (0.1); asynchronous[:LEARNERS[,BOUND]]: a parameter server is updated by the next --workers "
                    "gradients of LEARNERS (--workers) that arrive in an order drawn from the seed, none more than "
                    "BOUND ahead, or as in FILE of --sync-arrivals (asynchronous:FILE); all of these: other bits, the "
                    "same on any number of ranks for the same --workers; server[:[BOUND][,RANKS]]: the same over "

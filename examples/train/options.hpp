@@ -67,7 +67,8 @@ struct options {
     // From `sync`: whether it is compiled with what workers have weights of their own for, and the settings of these.
     bool is_of_workers = false;
     std::size_t period = 0;                              // local
-    lockstep::sync::graph graph = lockstep::sync::ring;  // gossip
+    lockstep::sync::graph graph = lockstep::sync::ring;  // gossip, choco
+    double gamma = 0;                                    // choco
     std::size_t learners = 0;                            // asynchronous; 0: as many as workers
     std::optional<std::uint64_t> bound{};                // asynchronous, server: of the stale-synchronous
     std::size_t ranks_per_learner = 1;                   // server

@@ -36,6 +36,7 @@
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/every_step.hpp"
 #include "lockstep/sync/factors.hpp"
+#include "lockstep/sync/choco_sgd.hpp"
 #include "lockstep/sync/gossip.hpp"
 #include "lockstep/sync/local_sgd.hpp"
 #include "lockstep/sync/parameter_server.hpp"
@@ -310,8 +311,11 @@ int run_of_workers(const boost::mpi::communicator& world, const options& of, con
         constexpr ls::compress::none whole;
         constexpr ls::sync::no_clipping unclipped;
         const ls::sync::local_sgd local{.period = of.period};
-        if (const auto* one = std::get_if<gathered>(&compressor))
+        if (const auto* one = std::get_if<gathered>(&compressor)) {
+            const ls::sync::choco_sgd choco{.graph = of.graph, .gamma = of.gamma};
+            if (of.period == 0) return with<1>(files, net, momentum, *one, choco, unclipped);
             return with<1>(files, net, momentum, *one, local, unclipped);
+        }
         if (of.period > 0) return with<1>(files, net, momentum, whole, local, unclipped);
         if (of.sync.starts_with("gossip"))
             return with<1>(files, net, momentum, whole, ls::sync::gossip{.graph = of.graph}, unclipped);

@@ -6,8 +6,8 @@
 // further sums (collectives/sum_algorithms.hpp, node/shared_reduce.hpp) and collectives/predict.hpp,
 // report/timeline.hpp, report/html_report.hpp, report/tensorboard.hpp, report/comparison.hpp, train/checkpoint.hpp for
 // programs that save and resume, sync/adaptive.hpp, sync/outer_momentum.hpp, sync/elastic_averaging.hpp,
-// sync/gossip.hpp, sync/asynchronous.hpp, sync/parameter_server.hpp, train/find_learning_rate.hpp, check_gradients.hpp,
-// and tensor/xtensor.hpp, which takes a second to parse.
+// sync/gossip.hpp, sync/choco_sgd.hpp, sync/asynchronous.hpp, sync/parameter_server.hpp, train/find_learning_rate.hpp,
+// check_gradients.hpp, and tensor/xtensor.hpp, which takes a second to parse.
 
 #include "lockstep/comm/program.hpp"
 #include "lockstep/compress/any.hpp"

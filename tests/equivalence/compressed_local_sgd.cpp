@@ -4,10 +4,8 @@
 // bits on 1, 2, 3, 4, 6 and 8 ranks, and after a resume.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,14 +53,7 @@ struct naive_top_k {
         for (std::size_t k = 0; k < w.size(); ++k) {
             numbers& rest = residual[k];
             for (std::size_t i = 0; i < start.size(); ++i) rest[i] += parts[k] * (start[i] - w[k][i]);
-            std::vector<std::size_t> order(inputs * classes);
-            std::iota(order.begin(), order.end(), std::size_t{0});
-            std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-                return std::abs(rest[a]) > std::abs(rest[b]);
-            });
-            order.resize(kept);
-            for (std::size_t i = inputs * classes; i < start.size(); ++i) order.push_back(i);
-            for (const std::size_t i : order) {
+            for (const std::size_t i : sent_by_top_k(rest, kept)) {
                 sum[i] += rest[i];
                 rest[i] = 0;
             }
@@ -200,6 +191,10 @@ TEST_CASE("equivalence/compressed_local_sgd: between two periods losses travel a
         const std::string text = ls::summary(trainer);
         CHECK(text.find("workers       4, each with weights of its own") != std::string::npos);
         CHECK(text.find("transport     messages between workers") != std::string::npos);
+        // Slots of two workers, and the weights from which they send how far they have come.
+        const auto exact = recipe(local_sgd{.period = 4}, 4, none{});
+        CHECK(trainer.optimizer_numbers() ==
+              ls::trainer{group, exact}.optimizer_numbers() + inputs * classes + classes);
         std::vector<std::size_t> sent{0};
         for (int i = 0; i < 5; ++i) {
             trainer.fit(training.set(), ls::steps{1});

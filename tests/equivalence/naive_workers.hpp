@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -103,6 +104,16 @@ std::vector<numbers> naive(const numbers& begin, std::size_t period, std::size_t
         std::ranges::fill(taken, 0.0);
     }
     return w;
+}
+
+/// Which numbers top-k sends of these: the largest `kept` of the weights, and the biases, a vector, whole.
+inline std::vector<std::size_t> sent_by_top_k(const numbers& of, std::size_t kept) {
+    std::vector<std::size_t> out(inputs * classes);
+    std::iota(out.begin(), out.end(), std::size_t{0});
+    std::ranges::stable_sort(out, [&](std::size_t a, std::size_t b) { return std::abs(of[a]) > std::abs(of[b]); });
+    out.resize(kept);
+    for (std::size_t i = inputs * classes; i < of.size(); ++i) out.push_back(i);
+    return out;
 }
 
 inline double distance(std::span<const double> a, const numbers& b) {

@@ -23,6 +23,7 @@
 #include "lockstep/report/tensorboard.hpp"
 #include "lockstep/report/timeline.hpp"
 #include "lockstep/sync/asynchronous.hpp"
+#include "lockstep/sync/choco_sgd.hpp"
 #include "lockstep/sync/gossip.hpp"
 #include "lockstep/sync/parameter_server.hpp"
 #include "lockstep/tensor/xtensor.hpp"

@@ -23,6 +23,7 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/reduce/concept.hpp"
+#include "lockstep/reduce/piece_message.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
 #include "lockstep/reduce/worker_sum.hpp"
 
@@ -120,7 +121,7 @@ public:
                     return std::fill(sum.begin(), sum.end(), std::numeric_limits<T>::quiet_NaN());
         if constexpr (compress::has_seal<C, T>)
             for (const piece& one : deal_.pieces)
-                if (!is_dense(one)) compressor_.seal(sealing_of(one, sum));
+                if (!travels_dense(compressor_, one)) compressor_.seal(sealing_of(one, sum));
     }
     template <class F>
     void update(std::span<T>, const F& change) noexcept {
@@ -158,16 +159,13 @@ public:
     template <class Visitor>
     void visit_state(Visitor&& visit, std::size_t set) const {
         for (const piece& one : deal_.pieces)
-            if (!is_dense(one)) {
+            if (!travels_dense(compressor_, one)) {
                 visit_worker_state(visit, deal_, one, (*arena_)[state_], slots_, n_, set, speaks_);
                 visit_shared_state(visit, one, set);
             }
     }
 
 private:
-    static constexpr std::size_t header = sizeof(std::uint64_t);  // the length of the message that follows,
-    static constexpr std::uint64_t not_finite =
-        std::numeric_limits<std::uint64_t>::max();  // or that there is none: all sums become NaN
     enum class stage : unsigned char { adding, gathering };
 
     [[nodiscard]] std::size_t own() const noexcept { return deal_.own.size(); }
@@ -211,20 +209,12 @@ private:
     }
     /// An all-gather adds nothing.
     static void never_added(const void*, std::byte*, const std::byte*, std::byte*) noexcept {}
-    [[nodiscard]] bool is_dense(const piece& of) const noexcept {
-        return compress::is_dense(compressor_, compress::matrix{of.rows, of.columns});
-    }
     /// Where the message of each piece begins among those of a worker, and where the last one ends.
     [[nodiscard, gnu::cold]] std::vector<std::size_t> offsets_at(std::uint64_t step) const {
-        constexpr std::string_view what = "bytes of a message";
         // Messages that vary begin with the length of all of them.
         std::vector<std::size_t> out{varies_ ? sizeof(std::uint64_t) : 0};
-        for (const piece& one : deal_.pieces) {
-            const std::size_t most = is_dense(one)
-                                         ? core::checked_product(what, one.count, sizeof(T))
-                                         : compress::max_bytes_at<T>(compressor_, one.count, step, one.from());
-            out.push_back(core::checked_sum(what, out.back(), core::checked_sum(what, most, header + 7) / 8 * 8));
-        }
+        for (const piece& one : deal_.pieces)
+            out.push_back(core::checked_sum("bytes of a message", out.back(), message_room<T>(compressor_, one, step)));
         return out;
     }
     /// `bytes`: of a worker.
@@ -276,10 +266,10 @@ private:
         return places_[worker * deal_.pieces.size() + which];
     }
     [[nodiscard]] std::size_t end_of(std::size_t worker, std::size_t which) noexcept {
-        std::uint64_t length = 0;
+        message_header length = 0;
         const std::size_t place = place_of(worker, which);
-        std::memcpy(&length, messages_of(worker).data() + place, header);
-        return place + header + (length == not_finite ? 0 : (length + 7) / 8 * 8);
+        std::memcpy(&length, messages_of(worker).data() + place, sizeof(length));
+        return place + sizeof(length) + (length == no_message ? 0 : (length + 7) / 8 * 8);
     }
     /// Of the messages of other ranks.
     void find_places() noexcept {
@@ -292,56 +282,25 @@ private:
             }
         }
     }
-    [[noreturn, gnu::cold]] static void fail_too_long(std::size_t bytes, std::size_t numbers, std::size_t room) {
-        core::fail(core::text("encode() of ", C::name, " returned ", bytes, " bytes for ", numbers,
-                              " numbers, with room for ", room),
-                   "return the length of the message; max_bytes() is that of the longest one");
-    }
     /// `worker`: of this rank.
     void encode(std::size_t worker, std::size_t which) {
         const piece& one = deal_.pieces[which];
         const std::size_t number = deal_.own.first + worker;
-        const std::span<const T> values = gradient_.subspan(worker * n_ + one.first, one.count);
-        const std::span<std::byte> message = message_of(number, which);
-        std::uint64_t length = not_finite;  // a compressor could hide such numbers
-        if (kernels::first_non_finite(values, team_) == values.size()) {
-            if (is_dense(one)) {
-                length = values.size_bytes();
-                std::memcpy(message.data() + header, values.data(), length);
-            } else {
-                const std::span<T> state = (*arena_)[state_];
-                const auto series = static_cast<std::uint32_t>(one.tensor * deal_.workers + number);
-                length = compressor_.encode(compress::encoding<T>{
-                    .values = values,
-                    .message = message.subspan(header),
-                    .state = tensor::slots<T>{state.data() + worker * slots_ * n_, slots_, n_, n_}.part(one.first,
-                                                                                                        one.count),
-                    .scratch = (*arena_)[scratch_],
-                    .random = core::random_stream{deal_.seed, core::purpose::rounding, series,
-                                                  static_cast<std::uint32_t>(step_)}
-                                  .from(one.offset / 4),
-                    .step = step_,
-                    .from = one.from(),
-                    .fixed_room = !varies_,
-                });
-                if (length > message.size() - header) fail_too_long(length, one.count, message.size() - header);
-            }
-        }
-        std::memcpy(message.data(), &length, header);
+        const tensor::slots<T> state{(*arena_)[state_].data() + worker * slots_ * n_, slots_, n_, n_};
+        write_message<T>(compressor_, one,
+                         message_writer{.team = team_,
+                                        .seed = deal_.seed,
+                                        .step = step_,
+                                        .worker = number,
+                                        .workers = deal_.workers,
+                                        .fixed_room = !varies_},
+                         gradient_.subspan(worker * n_ + one.first, one.count), message_of(number, which),
+                         state.part(one.first, one.count), (*arena_)[scratch_]);
     }
     /// False: numbers of that worker are not finite.
     [[nodiscard]] bool decode(std::size_t worker, std::size_t which, std::span<T> sum) const {
         const piece& one = deal_.pieces[which];
-        const std::span<const std::byte> message = message_of(worker, which);
-        const std::span<T> part = sum.subspan(one.first, one.count);
-        std::uint64_t length = 0;
-        std::memcpy(&length, message.data(), header);
-        if (length == not_finite) return false;
-        if (is_dense(one))
-            kernels::add(std::span<const T>{reinterpret_cast<const T*>(message.data() + header), one.count}, part);
-        else
-            compressor_.decode_add(message.subspan(header, length), T{1}, part);
-        return true;
+        return add_message<T>(compressor_, one, message_of(worker, which), sum.subspan(one.first, one.count));
     }
 
     C compressor_;

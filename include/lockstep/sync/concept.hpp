@@ -148,7 +148,7 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
 ///   of all workers; it comes before `loaded(weights)`.
 /// - `worker_of(set)`, and `speaks()`: whether this rank shows the state of its workers, of the ranks that share them.
 /// - `bytes_of(step)`: what this rank sends in it. `shared_bytes(grid)`: what is reserved in memory that ranks share.
-/// - optional, `static constexpr bool exchanges_by_messages = true`: that memory is for looks alone.
+/// - optional, `static constexpr bool exchanges_by_messages = true`: that memory is for looks and synchronous steps.
 template <class S>
 inline constexpr bool has_worker_weights = false;
 template <class S>
@@ -184,6 +184,20 @@ inline constexpr bool is_measured = false;
 template <class S>
     requires requires { S::is_measured; }
 inline constexpr bool is_measured<S> = S::is_measured;
+
+namespace detail {
+template <class Reducer>
+inline constexpr bool gathers = false;
+template <class T, compress::Compressor<T> C>
+inline constexpr bool gathers<reduce::gathered_messages<T, C>> = true;
+}  // namespace detail
+/// Whether what a compressor writes can go to some workers alone: messages are gathered, and nothing is made of the
+/// sum.
+template <class T, class C>
+inline constexpr bool sends_messages = std::is_same_v<C, compress::none>;
+template <class T, class C>
+    requires detail::gathers<typename reduce::method<T, C>::reducer>
+inline constexpr bool sends_messages<T, C> = !compress::is_outermost<C>;
 
 /// How the gradients of a step are added, whatever workers with weights of their own send between steps.
 template <class Types, class Sync>

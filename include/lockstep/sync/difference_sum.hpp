@@ -46,6 +46,7 @@ public:
         : team_{from.team},
           part_{from.grid.part_of(from.grid.rank)},
           is_first_{from.grid.rank == 0},
+          times_{&times},
           queue_{setup<Plan>{from.plan, from.grid, from.all, from.all, sharing, from.least_bucket, from.rule, from.team,
                              from.arena, nullptr, nullptr, from.change},
                  times},
@@ -77,6 +78,7 @@ public:
             }
         }
         queue_.start_all(step);
+        times_->note(report::activity::polling);
         queue_.wait_for_sums();
         for (const std::size_t bucket : queue_.needed()) {
             auto& one = queue_[bucket];
@@ -86,6 +88,7 @@ public:
                 for (std::size_t i = 0; i < sum.size(); ++i) here[part.first + i] -= sum[i];
             });
             queue_.share(bucket, start());
+            times_->note(report::activity::update, queue_.first() + bucket);
         }
         queue_.wait_all();
         return start();
@@ -124,6 +127,7 @@ private:
     parallel::team team_;
     partition::worker_part part_;
     bool is_first_;
+    step_times* times_;
     bucket_queue<Types> queue_;
     tensor::slice<T> start_;
     const tensor::arena* arena_ = nullptr;

@@ -43,10 +43,37 @@ struct mixing {
     };
     collectives::schedule messages;
     std::vector<std::vector<term>> rows;  ///< of each worker of the rank, without itself
+    std::vector<std::size_t> others{};    ///< the workers in work, in their order
+
+    /// w_k += factor sum_j M_kj (from_j - from_k) for each worker k of the rank, of n numbers.
+    template <class T>
+    void mix(std::span<T> weights, double factor, std::span<const T> own, std::span<const T> from_others,
+             parallel::team team) const noexcept {
+        const std::size_t n = rows.empty() ? 0 : own.size() / rows.size();
+        for (std::size_t set = 0; set < rows.size(); ++set)
+            parallel::for_blocks(team, n, 1024, [&](parallel::block all) noexcept {
+                for (std::size_t at = all.first; at < all.last; at += 1024) {
+                    const std::size_t count = std::min<std::size_t>(1024, all.last - at);
+                    for (const auto& [from, by] : rows[set]) {
+                        const auto of = from.in == collectives::space::data ? own : from_others;
+                        const std::span<const T> other = of.subspan(from.first + at, count);
+                        const std::span<const T> mine = own.subspan(set * n + at, count);
+                        simd::map(
+                            count,
+                            [by = static_cast<T>(factor * by)](auto& to, const auto& it, const auto& was) {
+                                to = to + by * (it - was);
+                            },
+                            weights.data() + set * n + at, other.data(), mine.data());
+                    }
+                }
+            });
+    }
 };
 /// n: numbers of a worker.
 [[nodiscard, gnu::cold]] mixing make_mixing(const graph& of, std::size_t phase, const partition::grid& on,
                                             std::size_t n);
+/// check_graph(), and core::error, on all ranks alike, where it is another one on another rank. Collective.
+[[gnu::cold]] void require_same_graph(const graph& of, std::size_t workers, const comm::group& ranks);
 
 }  // namespace detail
 
@@ -64,7 +91,7 @@ struct mixing {
 /// to each rank that needs a worker of this one, however many workers there are; weights, gradients and slots for
 /// each worker of the rank, twice more the weights, and those of neighbours. random_pairs keeps messages for W - 1
 /// phases. Errors: those of local_sgd and of check_graph(), and a graph that is another one on another rank. Not
-/// with a compressor or a model partition.
+/// with a model partition; with a compressor it is choco_sgd.
 struct gossip {
     sync::graph graph = ring;   ///< ring, torus, exponential, random_pairs, or one's own
     std::uint64_t period = 1;   ///< steps from exchange to exchange
@@ -100,18 +127,13 @@ struct gossip {
               seed_{from.plan.seed} {
             const sync::graph& of = from.plan.sync.graph;
             const std::size_t workers = from.grid.workers;
-            const std::vector<std::uint64_t> all = from.all.gather_all(check_graph(of, workers));
-            for (std::size_t rank = 1; rank < all.size(); ++rank)
-                if (all[rank] != all[0])
-                    core::fail(core::text("graph ", of.name, " of ", workers, " workers is another one on rank ", rank,
-                                          " than on rank 0"),
-                               "return the same rows on all ranks");
+            detail::require_same_graph(of, workers, from.all);
             if (workers == 1) return;  // its steps are the synchronous ones
             std::size_t most = 0;
             for (std::size_t number = 0; number < of.phases(workers); ++number) {
                 detail::mixing made = detail::make_mixing(of, number, from.grid, n);
                 most = std::max(most, made.messages.work_size());
-                phases_.emplace_back(ranks_, std::move(made.messages), std::move(made.rows), team_);
+                phases_.emplace_back(ranks_, std::move(made), team_);
             }
             const std::size_t own = from.grid.part_of(from.grid.rank).workers.size();
             before_ = from.arena.template reserve<T>(core::checked_product("numbers of workers", own, n));
@@ -146,7 +168,7 @@ struct gossip {
                                    [&] { return now_->exchange.progress(); });
                 arrived();
                 this->times().waited_at_the_end(begin);
-                mix(weights);
+                now_->of.mix(weights, 1, std::span<const T>{before()}, std::span<const T>{received()}, team_);
                 now_ = nullptr;
                 return true;
             });
@@ -176,12 +198,11 @@ struct gossip {
 
     private:
         struct phase {
+            detail::mixing of;
             comm::operation<T> exchange;
-            std::vector<std::vector<detail::mixing::term>> rows;
 
-            [[gnu::cold]] phase(const comm::group& ranks, collectives::schedule messages,
-                                std::vector<std::vector<detail::mixing::term>> of, parallel::team team)
-                : exchange{ranks, std::move(messages), team}, rows{std::move(of)} {}
+            [[gnu::cold]] phase(const comm::group& ranks, detail::mixing made, parallel::team team)
+                : of{std::move(made)}, exchange{ranks, std::move(of.messages), team} {}
             [[nodiscard]] std::size_t bytes() const noexcept { return exchange.program().sent().elements * sizeof(T); }
         };
 
@@ -215,25 +236,6 @@ struct gossip {
         void arrived() {
             if (std::exchange(travels_, false)) this->times().arrived(bucket_, step_times::direction::sum, false);
         }
-        void mix(std::span<T> weights) const noexcept {
-            for (std::size_t set = 0; set < now_->rows.size(); ++set)
-                parallel::for_blocks(team_, n, 1024, [&](parallel::block all) noexcept {
-                    for (std::size_t at = all.first; at < all.last; at += 1024) {
-                        const std::size_t count = std::min<std::size_t>(1024, all.last - at);
-                        for (const auto& [from, by] : now_->rows[set]) {
-                            const auto of = from.in == collectives::space::data ? before() : received();
-                            const std::span<const T> other = of.subspan(from.first + at, count);
-                            const std::span<const T> own = before().subspan(set * n + at, count);
-                            simd::map(
-                                count,
-                                [by = static_cast<T>(by)](auto& to, const auto& it, const auto& was) {
-                                    to = to + by * (it - was);
-                                },
-                                weights.data() + set * n + at, other.data(), own.data());
-                        }
-                    }
-                });
-        }
         [[nodiscard]] std::span<T> before() const noexcept { return (*this->arena_)[before_]; }
         [[nodiscard]] std::span<T> received() const noexcept { return (*this->arena_)[received_]; }
 
@@ -254,6 +256,15 @@ struct gossip {
 static_assert(StrategyChoice<gossip>);
 
 #if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void detail::require_same_graph(const graph& of, std::size_t workers, const comm::group& ranks) {
+    const std::vector<std::uint64_t> all = ranks.gather_all(check_graph(of, workers));
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+        if (all[rank] != all[0])
+            core::fail(core::text("graph ", of.name, " of ", workers, " workers is another one on rank ", rank,
+                                  " than on rank 0"),
+                       "return the same rows on all ranks");
+}
 
 LOCKSTEP_FUNCTION detail::mixing detail::make_mixing(const graph& of, std::size_t phase, const partition::grid& on,
                                                      std::size_t n) {
@@ -281,7 +292,8 @@ LOCKSTEP_FUNCTION detail::mixing detail::make_mixing(const graph& of, std::size_
     const std::vector<std::size_t> others = needed(part);
     mixing out{.messages = collectives::schedule{core::text("gossip over ", of.name), true,
                                                  core::checked_product("numbers of workers", on.workers, n)},
-               .rows = {}};
+               .rows = {},
+               .others = others};
     for (std::size_t rank = 0; rank < on.ranks; ++rank) {
         if (rank == on.rank) continue;
         const partition::worker_part to = on.part_of(rank);

@@ -231,7 +231,9 @@ public:
     [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
         return bytes_inside() + (step < start_ ? sum_.bytes() : 0) + (averages_after(step) ? bytes_of_means() : 0);
     }
-    [[nodiscard]] std::size_t slot_numbers() const noexcept { return added(&worker_updates::slot_numbers); }
+    [[nodiscard]] std::size_t slot_numbers() const noexcept {
+        return added(&worker_updates::slot_numbers) + (differences_ ? n : 0);
+    }
     [[nodiscard]] std::size_t gradient_numbers() const noexcept {
         return added(&worker_updates::gradient_numbers) +
                differences_.number([](auto& of) { return of.gradient_numbers(); });
@@ -302,6 +304,11 @@ protected:
         return step >= first_ && (step + 1 - first_) % period_ == 0;
     }
 
+    /// All workers have the same weights.
+    [[nodiscard]] bool are_alike() const noexcept { return agree_ != differ; }
+    [[nodiscard]] bool is_finite(std::span<const T> numbers) const noexcept {
+        return kernels::first_non_finite(numbers, team_) == numbers.size();
+    }
     /// What a step sends among the ranks that share a worker.
     [[nodiscard]] std::size_t bytes_inside() const noexcept { return workers_.front().bytes_per_step(); }
     /// Shows a visitor an array of all parameters that every rank keeps alike.
@@ -442,9 +449,6 @@ private:
             });
         }
         return finite;
-    }
-    [[nodiscard]] bool is_finite(std::span<const T> numbers) const noexcept {
-        return kernels::first_non_finite(numbers, team_) == numbers.size();
     }
     /// A synchronous step: the gradient of each worker becomes that of all, over the tree of workers; then each goes on
     /// as if it were its own.

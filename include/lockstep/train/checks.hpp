@@ -373,7 +373,8 @@ template <class Plan>
         constexpr bool exact = sends_as_asked<decltype(of.sync), std::remove_const_t<decltype(compressor)>>;
         static_assert(exact,
                       "lockstep: workers of this strategy exchange weights as they are, which no compressor takes: use "
-                      "compress::none{}, sync::local_sgd{}, sync::outer_momentum{} or sync::every_step{}");
+                      "compress::none{}, sync::local_sgd{}, sync::outer_momentum{}, sync::choco_sgd{} or "
+                      "sync::every_step{}");
         constexpr bool moves = averages_all_tensors<decltype(of.sync), std::remove_const_t<decltype(optimizer)>>;
         static_assert(moves,
                       "lockstep: workers with weights of their own average all of them, and freeze keeps some bit for "

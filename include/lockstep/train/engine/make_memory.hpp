@@ -85,7 +85,7 @@ LOCKSTEP_FUNCTION reduce::node_memory make_memory_of_means(const comm::group& ra
             bytes,
             arena,
             node::shared_segment::free_bytes(),
-            by_messages  ? "messages between workers, shared memory for looks at their mean"
+            by_messages  ? "messages between workers, shared memory for looks at their mean and for synchronous steps"
             : are_shared ? "shared memory for the means of workers, messages inside of each"
                          : "shared memory"};
 }
