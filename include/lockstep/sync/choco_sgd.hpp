@@ -234,7 +234,6 @@ struct choco_sgd {
                 }
             }
             times.note(report::activity::polling);
-            if (exchange_->running()) exchange_->finish();  // alone, after a step that has failed: it had no message
             exchange_->start((*this->arena_)[messages_], (*this->arena_)[received_]);
             if (travels_) times.started(bucket_, step_times::direction::sum);
             const auto begin = step_times::clock::now();
