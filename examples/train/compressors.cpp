@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #if defined(EXAMPLE_HAS_ATOMO)
@@ -272,7 +273,7 @@ std::size_t bytes_of(const C& one) {
 
 }  // namespace
 
-chosen_compressor choose_compressor(const std::string& whole, statistics* to) {
+chosen_compressor choose_compressor(const std::string& whole, statistics* to, bool keeps_rest) {
     if (whole == "none") return none{};
     if (whole == "adaptive") return adaptive{.statistics = to};
     const std::string name = whole.substr(0, whole.find(':'));
@@ -282,8 +283,9 @@ chosen_compressor choose_compressor(const std::string& whole, statistics* to) {
         if (one.name == name) {
             request of = parse(whole, one.usual);
             of.to = to;
+            const bool is_plain = std::exchange(of.is_plain, of.is_plain || keeps_rest);
             auto made = one.make(of);
-            if (of.is_plain && !of.has_plain)
+            if (is_plain && !of.has_plain)
                 throw error{text("--compress ", whole, ": ", name, " has no error feedback that could be left out"),
                             "leave ':plain' out"};
             return made;

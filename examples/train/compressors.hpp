@@ -50,8 +50,10 @@ using chosen_compressor = std::variant<lockstep::compress::none, gathered, summe
                                        with_momentum_of_workers, with_frozen_variance, lockstep::compress::adaptive>;
 
 /// From NAME, NAME:SETTING or either with :plain at its end, which leaves error feedback out; or adaptive:FILE, which
-/// repeats the choices in FILE. Throws core::error. `to`: where messages are measured; it may be null.
-[[nodiscard]] chosen_compressor choose_compressor(const std::string& text, lockstep::compress::statistics* to);
+/// repeats the choices in FILE. Throws core::error. `to`: where messages are measured; it may be null. `keeps_rest`: as
+/// with :plain, for a strategy that keeps what messages leave out.
+[[nodiscard]] chosen_compressor choose_compressor(const std::string& text, lockstep::compress::statistics* to,
+                                                  bool keeps_rest = false);
 
 /// A line for each: name, setting, bytes of a worker for a matrix of a million numbers, what it is.
 [[nodiscard]] std::string list_of_compressors();

@@ -114,7 +114,8 @@ void interpret(example::options& of, const F& given) {
         throw error{text("--partition '", of.partition, "' is not known"), "write " + partitions};
     of.replicates = partition != "model";
 
-    const auto compressor = example::choose_compressor(of.compress, nullptr);
+    const bool is_choco = of.sync.starts_with("choco");
+    const auto compressor = example::choose_compressor(of.compress, nullptr, is_choco);
     const bool is_plain = std::holds_alternative<lockstep::compress::none>(compressor);
     const bool is_gathered = std::holds_alternative<example::gathered>(compressor);
     const bool has_workers_momentum = std::holds_alternative<example::with_momentum_of_workers>(compressor);
@@ -158,18 +159,18 @@ void interpret(example::options& of, const F& given) {
     if (of.stages > 1 && !(is_plain && of.optimizer == "momentum" && of.sync == "every" && !std::isfinite(of.clip)))
         throw error{text("--partition ", of.partition, " is compiled for momentum, without compression or clipping"),
                     "leave --compress, --optimizer, --sync and --clip out"};
-    const bool is_choco = of.sync.starts_with("choco"), sends = of.period > 0 || is_choco;
+    const bool sends = of.period > 0 || is_choco;
     if (is_choco && is_plain)
         throw error{text("--sync ", of.sync, " without --compress"),
                     "name a compressor such as topk, or write --sync gossip"};
     if (sends && !(is_plain || is_gathered))
         throw error{text("--sync ", of.sync, " is compiled for compressors whose messages are gathered, as those of ",
                          "--compress ", of.compress, " are not"),
-                    "leave --compress out, or take one such as topk"};
+                    is_choco ? "take one such as topk" : "leave --compress out, or take one such as topk"};
     if (of.sync != "every" && !((is_plain || sends) && of.optimizer == "momentum"))
         throw error{text("--sync ", of.sync,
                          " is compiled for momentum, and except for local and choco without compression"),
-                    "leave --compress and --optimizer out"};
+                    sends ? "leave --optimizer out" : "leave --compress and --optimizer out"};
     if (of.sync != "every" && std::isfinite(of.clip))
         throw error{text("--sync ", of.sync, " measures no norms before its updates"), "leave --clip out"};
     if (of.is_of_workers && of.shards > 1)

@@ -250,7 +250,8 @@ int with_files(const boost::mpi::communicator& world, const options& of, const F
                                    : chosen_data{of.data + "/t10k"};
     ls::compress::statistics messages;
     return f(chosen_files{world, of, train, test, messages},
-             choose_compressor(of.compress, of.compress_statistics ? &messages : nullptr));
+             choose_compressor(of.compress, of.compress_statistics ? &messages : nullptr,
+                               of.sync.starts_with("choco")));
 }
 
 /// The usual optimizer.

@@ -15,6 +15,7 @@
 
 #include "equivalence/naive_workers.hpp"
 #include "equivalence/shared_folder.hpp"
+#include "lockstep/compress/any.hpp"
 #include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/none.hpp"
@@ -23,6 +24,7 @@
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/scaled_sign.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/two_sided.hpp"
 #include "lockstep/compress/warm_up.hpp"
 #include "lockstep/sync/choco_sgd.hpp"
 #include "lockstep/sync/gossip.hpp"
@@ -132,8 +134,9 @@ TEST_CASE("equivalence/choco_sgd: the same bits on 1, 2, 3, 4, 6, 7 and 8 ranks,
     };
     for (const std::size_t workers : {2U, 3U, 8U}) same({}, workers, top_k{.ratio = 0.05});
     same({.graph = ls::sync::torus, .period = 2}, 8, quantize{.bits = 4});
-    same({.graph = uneven, .period = 3}, 5, error_feedback{one_bit{}});
-    same({}, 4, qsgd{});
+    same({.graph = uneven, .period = 3}, 5, one_bit{});
+    same({}, 4, qsgd{.norm = bucket_norm::largest});
+    same({}, 4, chain{top_k{.ratio = 0.1}, quantize{.bits = 8}});
     same({}, 4, warm_up{.inner = top_k{.ratio = 0.05}, .each = 1, .start = 2});
     same({.gamma = 0.5}, 4, scaled_sign{});
     same({.gamma = 0.5}, 4, none{});
@@ -184,6 +187,11 @@ TEST_CASE("equivalence/choco_sgd: a message for each neighbour on another rank, 
         CHECK(trainer.averaging_bytes(0) == 0);
         CHECK(trainer.averaging_bytes(1) == 2 * message);
         CHECK(trainer.averaging_bytes() == message);
+        // As long as those of the step: a warm-up first sends all numbers.
+        const warm_up growing{.inner = one, .start = 2};
+        const ls::trainer warm{group, recipe(choco_sgd{}, 8, growing)};
+        CHECK(warm.averaging_bytes(1) > 2 * (inputs * classes) * sizeof(double));
+        CHECK(warm.averaging_bytes(2) < 2 * message + 64);
         const std::size_t own = group.size() == 8 ? 1 : 2, n = inputs * classes + classes;
         CHECK(trainer.optimizer_numbers() == (own + own + 2) * n);
     });
@@ -207,6 +215,13 @@ TEST_CASE("equivalence/choco_sgd: settings that make no sense are refused on all
         CHECK_THROWS_WITH(make({.gamma = std::nan("")}), Catch::Contains("has gamma nan"));
         CHECK_THROWS_WITH(make({.graph = ls::sync::exponential}),
                           Catch::Contains("graph exponential, whose neighbours change in 2 phases"));
+        const auto with = [&](const auto& compressor) { ls::trainer{group, recipe(choco_sgd{}, 4, compressor)}; };
+        const std::string refused = "as error_feedback does, and that is refused for this compressor: ";
+        CHECK_THROWS_WITH(with(error_feedback{top_k{.ratio = 0.05}}),
+                          Catch::Contains(refused + "there is error_feedback"));
+        CHECK_THROWS_WITH(with(qsgd{}), Catch::Contains(refused + "error_feedback around qsgd with levels = 7"));
+        CHECK_THROWS_WITH(with(any{two_sided{top_k{.ratio = 0.05}}}),
+                          Catch::Contains("makes no sum of all workers, which compressor any(two_sided("));
         CHECK_THROWS_WITH(make({.graph = {}}), Catch::Contains("graph \"\" has no phases; use ring"));
     });
 }

@@ -7,16 +7,18 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/compress/parts/choice.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -46,15 +48,16 @@ namespace lockstep::sync {
 ///     q_k = C(w_k - h_k) is sent to neighbours        h_k = h_k + T(q_k)        w_k = w_k + gamma sum_j M_kj (h_j -
 ///     h_k)
 ///
-/// What a message leaves out stays in w_k - h_k: no error_feedback is needed. Copies begin as the weights from which
-/// all workers start, also after load_weights(). With compress::none and gamma = 1 it is gossip with adapts_first. The
-/// stronger the compression, the smaller gamma has to be: the paper tunes it, between 0.01 and 1. Slots of optimizers
-/// are not mixed, and looks at weights see the mean over workers, as with gossip. The bits depend on the number of
-/// workers, not on that of ranks. Cost: a message, with all the room that one may need, to each rank that needs a
-/// worker of this one, when a step is over; weights, gradients, slots and copies of each worker of the rank, copies of
-/// their neighbours, and n numbers. Errors: those of gossip, a graph of several phases, and gamma outside of (0, 1].
-/// Not with a model partition, and not with what is summed on its way (power_sgd, sparse_sum, ..) or changes the sum
-/// (two_sided).
+/// What a message leaves out stays in w_k - h_k, as in the residual of error_feedback, which therefore is refused here,
+/// as is what it refuses: messages have to bring h_k nearer to w_k. Copies begin as the weights from which all workers
+/// start, also after load_weights(). With compress::none and gamma = 1 it is gossip with adapts_first. The stronger the
+/// compression, the smaller gamma has to be. Slots of optimizers are not mixed, and looks at weights see the mean over
+/// workers, as with gossip. The bits depend on the number of workers, not on that of ranks. Cost: when a step is over,
+/// a message with all the room that one of this step may need (what varies() travels no shorter) to each rank that
+/// needs a worker of this one; beside what local_sgd has, copies of the weights of each worker of the rank and of their
+/// neighbours, room for the messages of all of them, slots of the compressor, and n numbers. Errors: those of gossip, a
+/// graph of several phases, and gamma outside of (0, 1]. Not with a model partition, and not with what is summed on its
+/// way (power_sgd, sparse_sum, ..) or changes the sum (two_sided).
 struct choco_sgd {
     sync::graph graph = ring;  ///< of one phase: ring, torus, or one's own
     std::uint64_t period = 1;  ///< steps from exchange to exchange
@@ -93,10 +96,10 @@ struct choco_sgd {
             std::ranges::fill(arena[state_], T{0});
         }
         [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) {
-            if (exchange_ && this->are_alike())
+            if (!layouts_.empty() && this->are_alike())
                 for (std::size_t copy = 0; copy < workers_.size(); ++copy)
                     parallel::copy(team_, std::span<const T>{weights.first(n)}, copy_of(copy));
-            return this->commit_and(weights, rate, step, exchange_ && this->ends_period(step),
+            return this->commit_and(weights, rate, step, !layouts_.empty() && this->ends_period(step),
                                     [&] { return exchange(weights, step); });
         }
 
@@ -126,12 +129,12 @@ struct choco_sgd {
                                                     .speaks = this->speaks()});
         }
 
-        /// The mean over the steps of a period.
+        /// The mean over the steps of a period, once messages keep their length.
         [[nodiscard]] std::size_t bytes_per_step() const noexcept {
             return this->bytes_inside() + sent_bytes() / period_;
         }
         [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
-            return this->bytes_inside() + (this->ends_period(step) ? sent_bytes() : 0);
+            return this->bytes_inside() + (this->ends_period(step) ? sent_bytes(step) : 0);
         }
         [[nodiscard]] std::size_t slot_numbers() const noexcept { return base::slot_numbers() + copies_.count; }
         [[nodiscard]] std::size_t message_bytes() const noexcept {
@@ -161,38 +164,47 @@ struct choco_sgd {
             if (!(gamma_ > 0 && gamma_ <= 1))
                 core::fail(core::text("sync::choco_sgd has gamma ", gamma_), "set it above 0, to 1 at most");
             if (compress::seals(compressor_))
-                core::fail(core::text("sync::choco_sgd has compressor ", compressor_type::name,
-                                      ", which changes the sum of all workers, and makes no such sum"),
+                core::fail(core::text("sync::choco_sgd makes no sum of all workers, which compressor ",
+                                      compressor_type::name, "(", compressor_.settings(), ") would change"),
                            "use one whose messages are gathered, such as top_k or quantize");
+            try {
+                compress::detail::check_feedback(compressor_);
+            } catch (const core::error& refused) {
+                core::fail(core::text("sync::choco_sgd keeps what messages leave out, as error_feedback does, and that "
+                                      "is refused for this compressor: ",
+                                      std::string_view{refused.what()}.substr(10)),
+                           "for choco_sgd, take one that error_feedback may go around, and leave error_feedback out");
+            }
             if (all_workers_ == 1) return;  // its steps are the synchronous ones
             require_series(tensor_count<network>(), from.grid);
             pieces_ = make_pieces<network>({.first = 0, .count = n}, from.grid,
                                            compress::sees_whole_tensors(compressor_) ? 0 : from.plan.segment);
-            std::size_t scratch = 0;
             auto changes = compress::changes_of(compressor_);
             changes.insert(changes.begin(), 0);
-            offsets_.push_back(0);
-            for (const reduce::piece& one : pieces_) {
-                std::size_t room = 0;
-                for (const std::uint64_t step : changes)
-                    room = std::max(room, reduce::message_room<T>(compressor_, one, step));
-                offsets_.push_back(core::checked_sum("bytes of a message", offsets_.back(), room));
-                scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor_, one.count)});
+            std::size_t scratch = 0, room = 0;
+            for (const std::uint64_t step : changes) {
+                std::vector<std::size_t> offsets{0};
+                for (const reduce::piece& one : pieces_)
+                    offsets.push_back(core::checked_sum("bytes of a message", offsets.back(),
+                                                        reduce::message_room<T>(compressor_, one, step)));
+                room = std::max(room, offsets.back());
+                layouts_.emplace_back(step, std::move(offsets), ranks_, from.grid, of, team_);
             }
+            for (const reduce::piece& one : pieces_)
+                scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor_, one.count)});
             mixing_ = detail::make_mixing(of, 0, from.grid, n);
             const partition::worker_part part = from.grid.part_of(from.grid.rank);
             own_ = part.workers.size();
             for (std::size_t set = 0; set < own_; ++set) workers_.push_back(part.workers.first + set);
             workers_.insert(workers_.end(), mixing_.others.begin(), mixing_.others.end());
-            exchange_.emplace(ranks_, detail::make_mixing(of, 0, from.grid, offsets_.back()).messages, team_);
             constexpr std::string_view what = "numbers of workers";
             copies_ = from.arena.template reserve<T>(core::checked_product(what, workers_.size(), n));
             state_ = from.arena.template reserve<T>(core::checked_product(what, own_, slots_, n));
             difference_ = from.arena.template reserve<T>(n);
             scratch_ = from.arena.template reserve<T>(scratch);
-            messages_ = from.arena.template reserve<std::byte>(core::checked_product(what, own_, offsets_.back()));
-            received_ = from.arena.template reserve<std::byte>(
-                core::checked_product(what, mixing_.others.size(), offsets_.back()));
+            messages_ = from.arena.template reserve<std::byte>(core::checked_product(what, own_, room));
+            received_ =
+                from.arena.template reserve<std::byte>(core::checked_product(what, mixing_.others.size(), room));
             travels_ = ranks_.size() > 1;
             if (!travels_) return;
             bucket_ = this->times().buckets();
@@ -202,22 +214,42 @@ struct choco_sgd {
         [[nodiscard]] std::span<T> copy_of(std::size_t which) const noexcept {
             return (*this->arena_)[copies_].subspan(which * n, n);
         }
-        /// Messages of the worker with copy `which`.
-        [[nodiscard]] std::span<std::byte> messages_of(std::size_t which) const noexcept {
-            const std::span<std::byte> all = (*this->arena_)[which < own_ ? messages_ : received_];
-            return all.subspan((which < own_ ? which : which - own_) * offsets_.back(), offsets_.back());
-        }
         [[nodiscard]] tensor::slots<T> state_of(std::size_t set, const reduce::piece& of) const noexcept {
             return tensor::slots<T>{(*this->arena_)[state_].data() + set * slots_ * n, slots_, n, n}.part(of.first,
                                                                                                           of.count);
         }
-        [[nodiscard]] std::size_t sent_bytes() const noexcept {
-            return exchange_ ? exchange_->program().sent().elements : 0;
+        /// Messages from a step on.
+        struct layout {
+            std::uint64_t begin;
+            std::vector<std::size_t> offsets;  // of the messages of a worker, in bytes
+            comm::operation<std::byte> exchange;
+
+            [[gnu::cold]] layout(std::uint64_t step, std::vector<std::size_t> of_messages, const comm::group& ranks,
+                                 const partition::grid& on, const sync::graph& of, parallel::team team)
+                : begin{step},
+                  offsets{std::move(of_messages)},
+                  exchange{ranks, detail::make_mixing(of, 0, on, offsets.back()).messages, team} {}
+        };
+        [[nodiscard]] std::size_t layout_at(std::uint64_t step) const noexcept {
+            std::size_t at = layouts_.size() - 1;
+            while (layouts_[at].begin > step) --at;
+            return at;
+        }
+        [[nodiscard]] std::size_t sent_bytes(std::uint64_t step = ~std::uint64_t{0}) const noexcept {
+            return layouts_.empty() ? 0 : layouts_[layout_at(step)].exchange.program().sent().elements;
+        }
+        /// Of the worker with copy `which`.
+        [[nodiscard]] std::span<std::byte> message_of(const layout& of, std::size_t which,
+                                                      std::size_t piece) const noexcept {
+            const std::span<std::byte> all = (*this->arena_)[which < own_ ? messages_ : received_];
+            return all.subspan((which < own_ ? which : which - own_) * of.offsets.back() + of.offsets[piece],
+                               of.offsets[piece + 1] - of.offsets[piece]);
         }
 
-        /// False: weights or a message are not finite.
+        /// False: weights of this rank, or a message to it, are not finite.
         [[nodiscard]] bool exchange(std::span<T> weights, std::uint64_t step) {
             step_times& times = this->times();
+            layout& now = layouts_[layout_at(step)];
             const std::span<T> difference = (*this->arena_)[difference_];
             for (std::size_t set = 0; set < own_; ++set) {
                 subtract(weights.subspan(set * n, n), copy_of(set), difference);
@@ -229,22 +261,22 @@ struct choco_sgd {
                                                                     .step = step,
                                                                     .worker = workers_[set],
                                                                     .workers = all_workers_},
-                                             difference.subspan(one.first, one.count), message_of(set, which),
+                                             difference.subspan(one.first, one.count), message_of(now, set, which),
                                              state_of(set, one), (*this->arena_)[scratch_]);
                 }
             }
             times.note(report::activity::polling);
-            exchange_->start((*this->arena_)[messages_], (*this->arena_)[received_]);
+            now.exchange.start((*this->arena_)[messages_], (*this->arena_)[received_]);
             if (travels_) times.started(bucket_, step_times::direction::sum);
             const auto begin = step_times::clock::now();
-            comm::wait_through(ranks_.aborts(), exchange_->pending(), [&] { return exchange_->progress(); });
+            comm::wait_through(ranks_.aborts(), now.exchange.pending(), [&] { return now.exchange.progress(); });
             if (travels_) times.arrived(bucket_, step_times::direction::sum, false);
             times.waited_at_the_end(begin);
             for (std::size_t copy = 0; copy < workers_.size(); ++copy)
                 for (std::size_t which = 0; which < pieces_.size(); ++which) {
                     const reduce::piece& one = pieces_[which];
                     const std::span<T> to = copy_of(copy).subspan(one.first, one.count);
-                    if (!reduce::add_message<T>(compressor_, one, message_of(copy, which), to))
+                    if (!reduce::add_message<T>(compressor_, one, message_of(now, copy, which), to))
                         std::ranges::fill(to, std::numeric_limits<T>::quiet_NaN());
                 }
             const std::span<const T> all = (*this->arena_)[copies_];
@@ -252,9 +284,6 @@ struct choco_sgd {
             const bool finite = this->is_finite(weights);
             times.note(report::activity::update, bucket_);
             return finite;
-        }
-        [[nodiscard]] std::span<std::byte> message_of(std::size_t which, std::size_t piece) const noexcept {
-            return messages_of(which).subspan(offsets_[piece], offsets_[piece + 1] - offsets_[piece]);
         }
         void subtract(std::span<const T> from, std::span<const T> what, std::span<T> to) const noexcept {
             parallel::for_blocks(team_, n, 4096, [&](parallel::block part) noexcept {
@@ -271,11 +300,10 @@ struct choco_sgd {
         std::size_t all_workers_;
         std::size_t slots_;                                   // of the compressor
         std::vector<reduce::piece> pieces_;                   // of all parameters
-        std::vector<std::size_t> offsets_;                    // of the messages of a worker, in bytes
+        std::deque<layout> layouts_;  // of several workers: from the first step on, and from each at which rooms change
         detail::mixing mixing_;                               // of copies
         std::size_t own_ = 0;                                 // workers of this rank
         std::vector<std::size_t> workers_;                    // of which there are copies, its own first
-        std::optional<comm::operation<std::byte>> exchange_;  // of several workers
         tensor::slice<T> copies_, state_, difference_, scratch_;
         tensor::slice<std::byte> messages_, received_;
         bool travels_ = false;    // to other ranks,

@@ -267,7 +267,7 @@ protected:
                           [&] { return average(weights, step, after, take); });
     }
     /// A commit. Where `exchanges`, exchange() then changes the weights of workers once they are whole: collective,
-    /// after the agreement of a step. It returns whether all numbers are finite, on all ranks alike.
+    /// after the agreement of a step. It returns whether all numbers of this rank are finite.
     template <class Exchange>
     [[nodiscard]] bool commit_and(std::span<T> weights, double rate, std::uint64_t step, bool exchanges,
                                   const Exchange& exchange) {
