@@ -45,8 +45,7 @@ namespace lockstep::sync {
 /// weights w_k of its own; it and its neighbours keep a public copy h_k of them. In every `period`-th step, after the
 /// update, with C the compressor of the plan, M the matrix of `graph` and T(v) what a message of v decodes to,
 ///
-///     q_k = C(w_k - h_k) is sent to neighbours        h_k = h_k + T(q_k)        w_k = w_k + gamma sum_j M_kj (h_j -
-///     h_k)
+///     q_k = C(w_k - h_k), sent to neighbours;   h_k = h_k + T(q_k);   w_k = w_k + gamma sum_j M_kj (h_j - h_k)
 ///
 /// What a message leaves out stays in w_k - h_k, as in the residual of error_feedback, which therefore is refused here,
 /// as is what it refuses: messages have to bring h_k nearer to w_k. Copies begin as the weights from which all workers
@@ -298,12 +297,12 @@ struct choco_sgd {
         double gamma_;
         std::uint64_t seed_;
         std::size_t all_workers_;
-        std::size_t slots_;                                   // of the compressor
-        std::vector<reduce::piece> pieces_;                   // of all parameters
-        std::deque<layout> layouts_;  // of several workers: from the first step on, and from each at which rooms change
-        detail::mixing mixing_;                               // of copies
-        std::size_t own_ = 0;                                 // workers of this rank
-        std::vector<std::size_t> workers_;                    // of which there are copies, its own first
+        std::size_t slots_;                  // of the compressor
+        std::vector<reduce::piece> pieces_;  // of all parameters
+        std::deque<layout> layouts_;         // of several workers: one for each length of messages
+        detail::mixing mixing_;              // of copies
+        std::size_t own_ = 0;                // workers of this rank
+        std::vector<std::size_t> workers_;   // of which there are copies, its own first
         tensor::slice<T> copies_, state_, difference_, scratch_;
         tensor::slice<std::byte> messages_, received_;
         bool travels_ = false;    // to other ranks,
