@@ -414,7 +414,8 @@ def accuracy(run):
              ("none", "--sync local:8", "momentum"), ("topk:0.01", "--sync local:8", "momentum"),
              ("quantize:4", "--sync local:8", "momentum"), ("none", "--sync gossip:ring", "momentum"),
              ("quantize:4", "--sync choco:0.4", "momentum"), ("sign", "--sync choco:0.4", "momentum"),
-             ("topk:0.05", "--sync choco:0.2", "momentum"), ("topk:0.01", "--sync choco:0.05", "momentum"), ("dgc:0.001,188", "", "momentum"),
+             ("topk:0.05", "--sync choco:0.2", "momentum"), ("topk:0.01", "--sync choco:0.05", "momentum"),
+             ("dgc:0.001,188", "", "momentum"),
              ("signvote:1,0.9", "--lr 0.0005 --momentum 0 --weight-decay 0", "momentum"),
              ("onebitadam:380", "--lr 0.001", "adam"), ("onebitadam:940", "--lr 0.001", "adam"),
              ("randomk:0.1", bases["slower"], "slower"), ("randomblock:0.1", bases["slower"], "slower")]

@@ -267,8 +267,8 @@ void describe(CLI::App& app, example::options& of) {
                  "print bytes, error and time of the messages of rank 0 for each tensor at the end, and show them in "
                  "the page of --html; the same bits");
     app.add_option("--workers", of.workers,
-                   "owners of residuals with --compress and of weights with --sync local, gossip, choco or asynchronous: "
-                   "part of the recipe; 0: one for each rank. Else they change no bit")
+                   "owners of residuals with --compress and of weights with --sync local, gossip, choco or "
+                   "asynchronous: part of the recipe; 0: one for each rank. Else they change no bit")
         ->transform(example::whole_number(0))
         ->capture_default_str();
     app.add_option("--sync", of.sync,

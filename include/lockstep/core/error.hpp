@@ -32,6 +32,12 @@ public:
     [[nodiscard]] const char* what() const noexcept override {
         return with_line_ ? with_line_->c_str() : std::runtime_error::what();
     }
+    /// what() without the name of the library at its beginning, to be a part of another message.
+    [[nodiscard]] std::string_view without_head() const noexcept {
+        constexpr std::string_view head = "lockstep: ";
+        const std::string_view all = what();
+        return all.substr(all.starts_with(head) ? head.size() : 0);
+    }
 
 private:
     std::shared_ptr<const std::string> with_line_;  // shared: copies of an exception must not throw

@@ -86,10 +86,7 @@ namespace detail {
         throw;
     } catch (const core::error& failure) {
         if (ranks.aborts().failed()) throw;
-        std::string_view why = failure.what();
-        constexpr std::string_view head = "lockstep: ";
-        if (why.substr(0, head.size()) == head) why.remove_prefix(head.size());
-        return std::string{why};
+        return std::string{failure.without_head()};
     }
     return {};
 }

@@ -104,7 +104,7 @@ struct choco_sgd {
 
         [[gnu::cold]] void record(report::recorder* to) {
             base::record(to);
-            if (to != nullptr && travels_) to->buckets.push_back({0, network::size - 1, sent_bytes()});
+            if (to != nullptr && travels()) to->buckets.push_back({0, network::size - 1, sent_bytes()});
         }
         template <class Visitor>
         void visit_state(Visitor&& visit) {
@@ -115,8 +115,8 @@ struct choco_sgd {
                         part.worker = workers_[copy];
                         visit(part);
                     },
-                    "public copy", 0, copy_of(copy), copy < own_ && this->speaks());
-            for (std::size_t set = 0; set < own_ && slots_ > 0; ++set)
+                    "public copy", 0, copy_of(copy), copy < own() && this->speaks());
+            for (std::size_t set = 0; set < own() && slots_ > 0; ++set)
                 for (const reduce::piece& one : pieces_)
                     for (std::size_t slot = 0; slot < slots_ && !reduce::travels_dense(compressor_, one); ++slot)
                         visit(tensor::state_part<T>{.role = "compressor",
@@ -171,7 +171,7 @@ struct choco_sgd {
             } catch (const core::error& refused) {
                 core::fail(core::text("sync::choco_sgd keeps what messages leave out, as error_feedback does, and that "
                                       "is refused for this compressor: ",
-                                      std::string_view{refused.what()}.substr(10)),
+                                      refused.without_head()),
                            "for choco_sgd, take one that error_feedback may go around, and leave error_feedback out");
             }
             if (all_workers_ == 1) return;  // its steps are the synchronous ones
@@ -193,23 +193,24 @@ struct choco_sgd {
                 scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor_, one.count)});
             mixing_ = detail::make_mixing(of, 0, from.grid, n);
             const partition::worker_part part = from.grid.part_of(from.grid.rank);
-            own_ = part.workers.size();
-            for (std::size_t set = 0; set < own_; ++set) workers_.push_back(part.workers.first + set);
+            for (std::size_t set = 0; set < own(); ++set) workers_.push_back(part.workers.first + set);
             workers_.insert(workers_.end(), mixing_.others.begin(), mixing_.others.end());
             constexpr std::string_view what = "numbers of workers";
             copies_ = from.arena.template reserve<T>(core::checked_product(what, workers_.size(), n));
-            state_ = from.arena.template reserve<T>(core::checked_product(what, own_, slots_, n));
+            state_ = from.arena.template reserve<T>(core::checked_product(what, own(), slots_, n));
             difference_ = from.arena.template reserve<T>(n);
             scratch_ = from.arena.template reserve<T>(scratch);
-            messages_ = from.arena.template reserve<std::byte>(core::checked_product(what, own_, room));
+            messages_ = from.arena.template reserve<std::byte>(core::checked_product(what, own(), room));
             received_ =
                 from.arena.template reserve<std::byte>(core::checked_product(what, mixing_.others.size(), room));
-            travels_ = ranks_.size() > 1;
-            if (!travels_) return;
+            if (!travels()) return;
             bucket_ = this->times().buckets();
-            this->times().add_bucket(own_ * n);
+            this->times().add_bucket(own() * n);
         }
 
+        /// Workers of this rank, of several in all.
+        [[nodiscard]] std::size_t own() const noexcept { return mixing_.rows.size(); }
+        [[nodiscard]] bool travels() const noexcept { return own() > 0 && ranks_.size() > 1; }
         [[nodiscard]] std::span<T> copy_of(std::size_t which) const noexcept {
             return (*this->arena_)[copies_].subspan(which * n, n);
         }
@@ -240,8 +241,8 @@ struct choco_sgd {
         /// Of the worker with copy `which`.
         [[nodiscard]] std::span<std::byte> message_of(const layout& of, std::size_t which,
                                                       std::size_t piece) const noexcept {
-            const std::span<std::byte> all = (*this->arena_)[which < own_ ? messages_ : received_];
-            return all.subspan((which < own_ ? which : which - own_) * of.offsets.back() + of.offsets[piece],
+            const std::span<std::byte> all = (*this->arena_)[which < own() ? messages_ : received_];
+            return all.subspan((which < own() ? which : which - own()) * of.offsets.back() + of.offsets[piece],
                                of.offsets[piece + 1] - of.offsets[piece]);
         }
 
@@ -250,8 +251,8 @@ struct choco_sgd {
             step_times& times = this->times();
             layout& now = layouts_[layout_at(step)];
             const std::span<T> difference = (*this->arena_)[difference_];
-            for (std::size_t set = 0; set < own_; ++set) {
-                subtract(weights.subspan(set * n, n), copy_of(set), difference);
+            for (std::size_t set = 0; set < own(); ++set) {
+                subtract<T>(team_, weights.subspan(set * n, n), copy_of(set), T{1}, difference);
                 for (std::size_t which = 0; which < pieces_.size(); ++which) {
                     const reduce::piece& one = pieces_[which];
                     reduce::write_message<T>(compressor_, one,
@@ -266,10 +267,10 @@ struct choco_sgd {
             }
             times.note(report::activity::polling);
             now.exchange.start((*this->arena_)[messages_], (*this->arena_)[received_]);
-            if (travels_) times.started(bucket_, step_times::direction::sum);
+            if (travels()) times.started(bucket_, step_times::direction::sum);
             const auto begin = step_times::clock::now();
             comm::wait_through(ranks_.aborts(), now.exchange.pending(), [&] { return now.exchange.progress(); });
-            if (travels_) times.arrived(bucket_, step_times::direction::sum, false);
+            if (travels()) times.arrived(bucket_, step_times::direction::sum, false);
             times.waited_at_the_end(begin);
             for (std::size_t copy = 0; copy < workers_.size(); ++copy)
                 for (std::size_t which = 0; which < pieces_.size(); ++which) {
@@ -279,17 +280,11 @@ struct choco_sgd {
                         std::ranges::fill(to, std::numeric_limits<T>::quiet_NaN());
                 }
             const std::span<const T> all = (*this->arena_)[copies_];
-            mixing_.mix(weights, gamma_, all.first(own_ * n), all.subspan(own_ * n), team_);
+            mixing_.mix(weights, gamma_, all.first(own() * n), all.subspan(own() * n), team_);
             const bool finite = this->is_finite(weights);
             times.note(report::activity::update, bucket_);
             return finite;
         }
-        void subtract(std::span<const T> from, std::span<const T> what, std::span<T> to) const noexcept {
-            parallel::for_blocks(team_, n, 4096, [&](parallel::block part) noexcept {
-                for (std::size_t i = part.first; i < part.last; ++i) to[i] = from[i] - what[i];
-            });
-        }
-
         comm::group ranks_;
         parallel::team team_;
         compressor_type compressor_;
@@ -301,12 +296,10 @@ struct choco_sgd {
         std::vector<reduce::piece> pieces_;  // of all parameters
         std::deque<layout> layouts_;         // of several workers: one for each length of messages
         detail::mixing mixing_;              // of copies
-        std::size_t own_ = 0;                // workers of this rank
         std::vector<std::size_t> workers_;   // of which there are copies, its own first
         tensor::slice<T> copies_, state_, difference_, scratch_;
         tensor::slice<std::byte> messages_, received_;
-        bool travels_ = false;    // to other ranks,
-        std::size_t bucket_ = 0;  // as this one of times
+        std::size_t bucket_ = 0;  // of times: what travels to other ranks
     };
 };
 

@@ -28,6 +28,14 @@ struct exact_plan : Plan {
     compress::none compressor{};  ///< in place of that of the plan
 };
 
+/// to = (from - what) by, number by number.
+template <class T>
+void subtract(parallel::team team, std::span<const T> from, std::span<const T> what, T by, std::span<T> to) noexcept {
+    parallel::for_blocks(team, to.size(), 4096, [&](parallel::block part) noexcept {
+        for (std::size_t i = part.first; i < part.last; ++i) to[i] = (from[i] - what[i]) * by;
+    });
+}
+
 /// w = w0 - sum over workers k of C(p_k (w0 - w_k)): w0 are the weights that all workers had, p_k the part of worker k
 /// in the mean, C the compressor of the plan with its state for each worker. With error feedback this is
 /// Qsparse-local-SGD (Basu, Data, Karakus, Diggavi, NeurIPS 2019, arXiv:1906.02367). Of all ranks, by messages; buckets
@@ -71,8 +79,8 @@ public:
                 const std::span<T> to = all.subspan(set * range.count, range.count);
                 // Of a worker that several ranks share, the first one speaks. x + -0.0 is x in every bit.
                 if (part_.index == 0 && set < part_.workers.size())
-                    subtract(start().subspan(range.first, range.count), weights.subspan(set * n + range.first),
-                             part_of(set), to);
+                    subtract<T>(team_, start().subspan(range.first, range.count),
+                                weights.subspan(set * n + range.first), part_of(set), to);
                 else
                     std::ranges::fill(to, T{-0.0});
             }
@@ -118,11 +126,6 @@ public:
 
 private:
     [[nodiscard]] std::span<T> start() const noexcept { return (*arena_)[start_]; }
-    void subtract(std::span<const T> from, std::span<const T> weights, T by, std::span<T> to) const noexcept {
-        parallel::for_blocks(team_, to.size(), 4096, [&](parallel::block part) noexcept {
-            for (std::size_t i = part.first; i < part.last; ++i) to[i] = (from[i] - weights[i]) * by;
-        });
-    }
 
     parallel::team team_;
     partition::worker_part part_;
